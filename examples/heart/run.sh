@@ -84,6 +84,9 @@ if [ "$way" = sums ]; then
             --output "../analyst/inbox/$hospital.share"
     done
     in_folder analyst mooring train --shares inbox
+    say "From the same total, the analyst reads a Table 1 and a regression"
+    in_folder analyst mooring describe --by disease --page ../table-1.html
+    in_folder analyst mooring regress "disease ~ exercise_angina" --page ../regression.html
 else
     say "The analyst aligns and trains"
     in_folder analyst mooring align --bundles inbox

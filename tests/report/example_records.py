@@ -12,7 +12,6 @@ from mooring.audit.decision import Decision, Remark
 from mooring.audit.point_result import AttackOutcome, Examples
 from mooring.learners import Gain, Score
 from mooring.learners.evaluation import Importance, evaluate_classes
-from mooring.mechanisms.sums.coefficients import Coefficient
 from mooring.metrics import EpsilonAudit, EpsilonBound, Figure, Interval
 from mooring.protocol.analyst.delivery import Delivery
 from mooring.protocol.analyst.intake import AcceptedBundle, IntakeRecord, RejectedBundle
@@ -234,7 +233,7 @@ def sum_records(names: Sequence[str], audit: AuditResult | None = None) -> Study
         gathered=Closing(here, {names[-1]: "its shares do not fit"}, (), (), "aa" * 32, command="mooring align"),
         training=SumTraining(
             "least-squares", "classes", here, (names[0],), 1.0, 1e-5, "row", 4000, "cd" * 32, False,
-            (Coefficient("age", "10 years", 0.02, 0.004, 0.001),), command="mooring train",
+            command="mooring train",
         ),
         delivery=Delivery(tuple(names), "cd" * 32, command="mooring deliver"),
         check=Inspection(60, {"no": 40, "yes": 20}, (), (), score(0.71), "Little.", self_attack=audit),

@@ -18,6 +18,9 @@ SharesFolder = Annotated[Path, typer.Option("--shares", help="Folder of the comb
 GroupColumn = Annotated[
     str, typer.Option("--by", help="Column that forms groups: a category, or whole numbers with few values.")
 ]
+AnswerPage = Annotated[
+    Path | None, typer.Option("--page", help="HTML page to write, with tables and pictures; it holds no rows.")
+]
 DEFAULT_SHARES = Path("inbox")
 
 
@@ -29,8 +32,14 @@ def open_total(study: Path, folder: Path, shares: Path) -> PairwiseTotal:
     return exchange_of(agreed).open_total(agreed, folder, shares)
 
 
-def show_answer(console: execution.Output, answer: Answer) -> int:
-    """Print an answer: what it is about, its tables, and what it does not say."""
+def show_answer(console: execution.Output, answer: Answer, page: Path | None) -> int:
+    """Print an answer: what it is about, its tables, and what it does not say. Write its page, if there is to be one."""
+    if page is not None:
+        from mooring.atomic_io import write_atomically
+        from mooring.report.answer_page import render_answer
+
+        title = execution.quote_command()
+        write_atomically(page, render_answer(answer, title=title).encode(), mode=0o600, what="the page")
     source, included, *notes = answer.list_sentences()
     tables = tuple(answer.list_tables().items())
     return console.show_outcome(

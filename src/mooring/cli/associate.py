@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from mooring.cli import execution
-from mooring.cli.answers import DEFAULT_SHARES, SharesFolder, open_total, show_answer
+from mooring.cli.answers import DEFAULT_SHARES, AnswerPage, SharesFolder, open_total, show_answer
 
 
 @execution.command
@@ -17,6 +17,7 @@ def associate(
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     folder: execution.WorkFolder = execution.DEFAULT_FOLDER,
     shares: SharesFolder = DEFAULT_SHARES,
+    page: AnswerPage = None,
 ) -> int:
     """Print the correlation of each pair of numbers and the chi-square test of each pair of categories.
 
@@ -27,4 +28,4 @@ def associate(
     """
     from mooring.mechanisms.sums.answers.association import associate as associate_total
 
-    return show_answer(console, associate_total(open_total(study, folder, shares), columns or ()))
+    return show_answer(console, associate_total(open_total(study, folder, shares), columns or ()), page)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from mooring.cli import execution
-from mooring.cli.answers import DEFAULT_SHARES, GroupColumn, SharesFolder, open_total, show_answer
+from mooring.cli.answers import DEFAULT_SHARES, AnswerPage, GroupColumn, SharesFolder, open_total, show_answer
 
 
 @execution.command
@@ -18,6 +18,7 @@ def describe(
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     folder: execution.WorkFolder = execution.DEFAULT_FOLDER,
     shares: SharesFolder = DEFAULT_SHARES,
+    page: AnswerPage = None,
 ) -> int:
     """Print a Table 1 of a study of secure sums, for all rows or by group, with intervals that include the noise.
 
@@ -29,4 +30,4 @@ def describe(
     """
     from mooring.mechanisms.sums.answers.description import describe as describe_total
 
-    return show_answer(console, describe_total(open_total(study, folder, shares), by=by, columns=columns or ()))
+    return show_answer(console, describe_total(open_total(study, folder, shares), by=by, columns=columns or ()), page)

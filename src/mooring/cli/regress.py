@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from mooring.cli import execution
-from mooring.cli.answers import DEFAULT_SHARES, SharesFolder, open_total, show_answer
+from mooring.cli.answers import DEFAULT_SHARES, AnswerPage, SharesFolder, open_total, show_answer
 
 
 @execution.command
@@ -20,6 +20,7 @@ def regress(
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     folder: execution.WorkFolder = execution.DEFAULT_FOLDER,
     shares: SharesFolder = DEFAULT_SHARES,
+    page: AnswerPage = None,
 ) -> int:
     """Print the coefficients of a regression of any column on any columns, with intervals that include the noise.
 
@@ -36,4 +37,5 @@ def regress(
     from mooring.mechanisms.sums.answers.regression import regress as regress_total
 
     total = open_total(study, folder, shares)
-    return show_answer(console, estimate_odds_ratios(total, formula) if logistic else regress_total(total, formula))
+    answer = estimate_odds_ratios(total, formula) if logistic else regress_total(total, formula)
+    return show_answer(console, answer, page)

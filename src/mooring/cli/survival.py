@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from mooring.cli import execution
-from mooring.cli.answers import DEFAULT_SHARES, GroupColumn, SharesFolder, open_total, show_answer
+from mooring.cli.answers import DEFAULT_SHARES, AnswerPage, GroupColumn, SharesFolder, open_total, show_answer
 
 
 @execution.command
@@ -20,6 +20,7 @@ def survival(
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     folder: execution.WorkFolder = execution.DEFAULT_FOLDER,
     shares: SharesFolder = DEFAULT_SHARES,
+    page: AnswerPage = None,
 ) -> int:
     """Print the survival curve of all rows or of groups, with numbers at risk, medians and the log-rank test.
 
@@ -31,6 +32,5 @@ def survival(
     from mooring.mechanisms.sums.answers.survival import estimate_survival
 
     total = open_total(study, folder, shares)
-    return show_answer(
-        console, estimate_survival(total, by=by, estimator="life-table" if life_table else "kaplan-meier")
-    )
+    answer = estimate_survival(total, by=by, estimator="life-table" if life_table else "kaplan-meier")
+    return show_answer(console, answer, page)

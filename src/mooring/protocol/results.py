@@ -110,16 +110,12 @@ class TrainingRecord(OpenRecord):
         return [finding.words for finding in self.list_findings()]
 
     def list_tables(self) -> dict[str, Rows]:
-        """Tables of scores or coefficients, by title."""
+        """Tables of scores, by title."""
         return {}
 
     def state_scores(self) -> list[str]:
         """Sentences on how well the model predicts, as far as an analyst can know."""
         return []
-
-    def list_coefficients(self) -> Rows:
-        """Coefficients of a linear model, headings first; empty where there are none."""
-        return ()
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _ERROR = "centred_error"
 _MOST_ATTACKS, _MOST_BARS, _MOST_LETTERS = 14, 60, 22
-_COLOURS = (BLUE, SAND, "#d1615d", "#85b6b2", "#6a9f58", "#e7ca60", "#a87c9f", "#967662", INK, "#b8b0ac")
+COLOURS = (BLUE, SAND, "#d1615d", "#85b6b2", "#6a9f58", "#e7ca60", "#a87c9f", "#967662", INK, "#b8b0ac")
 _OUTLINES = {"none": "square", "reference": "circle", "procrustes": "diamond"}
 _LEVELS = (("chance", "chance", DOTTED, QUIET), ("without the upload", "control", DASHED, CALM))
 _SCORE_COLOURS = {"joint": BLUE, "local only": "#d1615d", "pooled raw": QUIET}
@@ -126,7 +126,7 @@ def _place_points(
         steps = [step for (x, y), (_, lower) in pairwise(best) for step in ((x, y), (x, lower))]
         shapes.append(area.line([*steps, best[-1]], INK, dash=DASHED, width=1.5))
         legend.append(("frontier", shapes[-1]))
-    for colour, family in zip(_COLOURS, dict.fromkeys(point.point.family for point, *_ in shown), strict=False):
+    for colour, family in zip(COLOURS, dict.fromkeys(point.point.family for point, *_ in shown), strict=False):
         for point, score, attack, error in (entry for entry in shown if entry[0].point.family == family):
             title = f"{point.title}: error {error.value:.2f} by {attack}, score {score}"
             shapes += _whiskers(area, error, score.value) + _whiskers(area, score, error.value, upright=True)
@@ -207,7 +207,7 @@ def _membership(result: AuditResult) -> Chart | None:
     shapes = [area.line([(least, least), (1.0, 1.0)], QUIET, dash=DOTTED)]
     legend = [("chance", shapes[-1])]
     chosen = _spread(having)
-    for colour, (title, outcome) in zip(_COLOURS, chosen, strict=False):
+    for colour, (title, outcome) in zip(COLOURS, chosen, strict=False):
         name = f"{title}: {outcome.attack}" if len(chosen) > 1 else outcome.attack
         shapes.append(area.line(outcome.curve, colour, title=name))
         legend.append((name, shapes[-1]))

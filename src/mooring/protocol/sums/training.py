@@ -15,8 +15,6 @@ from mooring.errors import InputError, RefusedError
 from mooring.learners import Gain, Kind, LearnerLike, Score
 from mooring.learners.registry import AUTO, resolve_sum_learner
 from mooring.learners.sums import estimate_predicted_shares
-from mooring.mechanisms.sums.coefficients import Coefficient, fit_coefficients
-from mooring.mechanisms.sums.feature_map import TableFeatures
 from mooring.mechanisms.sums.settings import SECURE_SUM
 from mooring.protocol.analyst.trained_model import TRAINED_FILE, keep_training, require_label
 from mooring.protocol.messages.model import write_model
@@ -24,8 +22,8 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.results import Finding, TrainingRecord
 from mooring.protocol.sums.result import specify_sum_model
 from mooring.protocol.sums.scheme import explain_missing_guarantee, sum_scheme
-from mooring.protocol.sums.total import Total, open_total, read_list, refuse_total
-from mooring.serialization import Count, Rows, render_html
+from mooring.protocol.sums.total import open_total, read_list, refuse_total
+from mooring.serialization import Count, render_html
 
 _ALMOST_ALL = 0.99
 
@@ -49,8 +47,6 @@ class SumTraining(TrainingRecord):
     """About how many, read off the noisy total."""
     model_digest: str
     checked: bool
-    coefficients: tuple[Coefficient, ...] = ()
-    """Coefficients of least squares, if features are the columns themselves and the label is a number or has two classes."""
     score: Score | None = None
     participants: tuple[tuple[str, Score], ...] = ()
     alone: tuple[tuple[str, Score], ...] = ()
@@ -76,24 +72,6 @@ class SumTraining(TrainingRecord):
     def state_scores(self) -> list[str]:
         """A sentence on who scores the model: the analyst has no rows."""
         return ["Each participant scores the model on its own rows."]
-
-    def list_tables(self) -> dict[str, Rows]:
-        """The coefficients, where there are such."""
-        title = "What the prediction changes by, all else equal (ridge regression: shrunk toward 0)"
-        return {title: self.list_coefficients()} if self.coefficients else {}
-
-    def list_coefficients(self) -> Rows:
-        """A line a feature."""
-        headings = ("column", "for", "change", "standard error", "of it by noise")
-        lines = [
-            (
-                entry.name,
-                entry.per,
-                *(f"{number:.3g}" for number in (entry.value, entry.standard_error, entry.noise_error)),
-            )
-            for entry in self.coefficients
-        ]
-        return [headings, *lines]
 
     def list_findings(self) -> tuple[Finding, ...]:
         """Shares that do not fit, what is not plausible of the total, and whether no share could be checked."""
@@ -131,8 +109,7 @@ class SumTraining(TrainingRecord):
         return [*lines, *(() if self.checked else (unchecked,))]
 
     def _repr_html_(self) -> str:
-        tables = [self.list_coefficients()] if self.coefficients else []
-        return render_html(str(self), *self.state_warnings(), tables=tables)
+        return render_html(str(self), *self.state_warnings())
 
 
 def train_sums(
@@ -171,7 +148,6 @@ def train_sums(
         round(total.sums.n_rows),
         digest,
         total.checked,
-        _coefficients(study, total),
         study=study.digest,
         made_from=read_list(study, folder).digest,
         command=command,
@@ -181,11 +157,3 @@ def train_sums(
     )
     keep_training(folder, training)
     return training
-
-
-def _coefficients(study: Study, total: Total) -> tuple[Coefficient, ...]:
-    features = sum_scheme(study).features
-    if not isinstance(features, TableFeatures) or features.n_hats or features.log_scaled or total.sums.n_classes > 2:
-        return ()
-    spread = study.label.high - study.label.low if study.label.kind == "number" else 1.0
-    return fit_coefficients(total.sums, features, spread=spread)

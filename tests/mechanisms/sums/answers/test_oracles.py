@@ -93,7 +93,7 @@ def correlate_with_scipy(rows: Any) -> Mapping[str, float]:
     ],
 )
 def test_an_answer_keeps_its_contract(ask: Any, oracle: Any) -> None:
-    check_answer(ask, oracle=oracle)
+    check_answer(ask, oracle=oracle, n_draws=60)
 
 
 def test_a_regression_has_the_intervals_of_statsmodels() -> None:

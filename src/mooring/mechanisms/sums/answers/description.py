@@ -89,13 +89,10 @@ class Description(Answer):
         for entry in self.statistics:
             entries.setdefault((entry.column, entry.level), {})[entry.group, entry.statistic] = entry
         table = [("", *(group if group == ALL_ROWS else f"{self.by} = {group}" for group in self.groups))]
-        previous = ""
         for (column, level), cells in entries.items():
-            heading = column if not level or column != previous else ""
-            name = ", ".join(part for part in (heading, level) if part) or "rows"
+            name = ": ".join(part for part in (column, level) if part) or "rows"
             table.append((name, *(_write_cell(cells, group) for group in self.groups)))
-            previous = column
-        title = f"Table 1, by {self.by}" if self.by else "Table 1"
+        title = f"Table 1{f', by {self.by}' if self.by else ''}: n (%) or mean (SD), and 95 % interval"
         return {title: table}
 
 
@@ -111,7 +108,8 @@ def _write_cell(cells: dict[tuple[str, str], Statistic], group: str) -> str:
         return f"{count.estimate:,.0f} [{count.low:,.0f}, {count.high:,.0f}]"
     if np.isnan(share.estimate):
         return f"{count.estimate:,.0f} (–)"
-    return f"{count.estimate:,.0f} ({share.estimate:.1%}) [{share.low:.1%}, {share.high:.1%}]"
+    interval = f"[{100 * share.low:.1f}, {100 * share.high:.1f}]"
+    return f"{count.estimate:,.0f} ({100 * share.estimate:.1f}) {interval}"
 
 
 def describe(total: PairwiseTotal, *, by: str = "", columns: Sequence[str] = ()) -> Description:
@@ -201,16 +199,17 @@ def _describe_number(
     table = read_table(total, [number, present, squares], groups)
     entries = []
     for g, group in enumerate(names):
-        weights = np.zeros((2, *table.values.shape))
-        weights[0, 0, g] = weights[1, 1, g] = 1.0
-        ratio = table.combine(weights.reshape(2, -1))
-        y, mean = float(ratio.values[1]), float(ratio.values[0] / ratio.values[1])
-        variance = max(0.0, float(table.values[2, g] / y - added - mean**2))
-        low, high = find_ratio_interval(ratio, (y * variance, 0.0, 0.0), ends)
+        moments = table.combine(np.eye(3 * len(groups))[[g, len(groups) + g, 2 * len(groups) + g]])
+        ratio = Readings(moments.values[:2], moments.noise[:2, :2])
+        x, y, q = (float(value) for value in moments.values)
+        mean, variance = x / y, q / y - added - (x / y) ** 2
+        low, high = find_ratio_interval(ratio, (y * max(variance, 0.0), 0.0, 0.0), ends)
         is_known = y > 1 and high - low < SAYS_NOTHING * (ends[1] - ends[0])
-        mean = float(np.clip(mean, *ends)) if is_known else np.nan
-        entries.append(Statistic(scale, "", group, "mean", mean, low, high))
-        sd = np.sqrt(variance * y / (y - 1)) if is_known else np.nan
+        shown = float(np.clip(mean, *ends)) if is_known else np.nan
+        entries.append(Statistic(scale, "", group, "mean", shown, low, high))
+        gradient = np.array([-2 * mean, mean**2 - variance, 1.0]) / y
+        error = float(np.sqrt(gradient @ moments.noise @ gradient))
+        sd = np.sqrt(variance * y / (y - 1)) if is_known and variance > max(2 * error, 0.0) else np.nan
         interval = _find_sd_interval(total, levels) if group == ALL_ROWS else (np.nan, np.nan)
         entries.append(Statistic(scale, "", group, "sd", float(sd), *interval))
     if levels.has_missing:

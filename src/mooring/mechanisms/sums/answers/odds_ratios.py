@@ -87,8 +87,8 @@ class OddsRatios(Answer):
         for entry in self.ratios:
             name = f"{entry.term}: {entry.level}" if entry.level else f"{entry.term}, per unit"
             name += f" (against {entry.reference})" if entry.reference else ""
-            interval = f"{write_number(entry.low)} to {write_number(entry.high)}"
-            lines.append((name, write_number(entry.odds_ratio), interval, write_p(entry.p)))
+            interval = f"{write_number(entry.low, 4)} to {write_number(entry.high, 4)}"
+            lines.append((name, write_number(entry.odds_ratio, 4), interval, write_p(entry.p)))
         return {f"{self.outcome}: odds ratios": [("term", "odds ratio", "95 % interval", "p"), *lines]}
 
 

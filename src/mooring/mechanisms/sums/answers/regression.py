@@ -127,7 +127,7 @@ def regress(total: PairwiseTotal, formula: str) -> Regression:
     values = back @ fit.coefficients + np.eye(1, len(scales))[0] * design.outcome.centre
     noise, covariance = (back @ part @ back.T for part in (fit.noise_covariance, fit.covariance))
     terms = tuple(
-        _state_term(column, value, math.sqrt(variance), math.sqrt(max(part, 0.0)), fit.degrees_of_freedom)
+        _state_term(column, float(value), math.sqrt(variance), math.sqrt(max(part, 0.0)), fit.degrees_of_freedom)
         for column, value, variance, part in zip(
             design.columns, values, np.diag(covariance), np.diag(noise), strict=True
         )
@@ -143,7 +143,7 @@ def regress(total: PairwiseTotal, formula: str) -> Regression:
 def _state_term(column: DesignColumn, value: float, error: float, noise_error: float, degrees: float) -> RegressionTerm:
     half = float(stdtrit(degrees, (1 + LEVEL) / 2)) * error
     low, high, p = value - half, value + half, find_p_value(value, error, degrees)
-    return RegressionTerm(column.term, column.level, column.reference, float(value), error, noise_error, low, high, p)
+    return RegressionTerm(column.term, column.level, column.reference, value, error, noise_error, low, high, p)
 
 
 def make_design(total: PairwiseTotal, formula: str) -> Design:

@@ -1,0 +1,95 @@
+"""From an answer that was read off a total to its pictures and one page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mooring.mechanisms.sums.answers import Answer, Associations, OddsRatios, Regression, SurvivalCurves
+from mooring.report.charts import COLOURS
+from mooring.report.frame import render_page
+from mooring.report.plot import BLUE, DASHED, QUIET, Area, Axis, Chart, Shape, shorten
+from mooring.serialization import Rows
+
+_MOST_LETTERS = 32
+_LINE_HEIGHT = 26
+_RATIOS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50, 100)
+
+
+def render_answer(answer: Answer, *, title: str) -> str:
+    """The page of an answer, as HTML: what it is about, its pictures and its tables."""
+    tables = dict(answer.list_tables())
+    if isinstance(answer, SurvivalCurves):
+        tables = {"Numbers at risk": list_at_risk(answer), **tables}
+    values = {"title": title, "sentences": answer.list_sentences(), "charts": draw_answer(answer), "tables": tables}
+    return render_page("answer.html.jinja", values)
+
+
+def draw_answer(answer: Answer) -> list[Chart]:
+    """Return the pictures of an answer: survival curves, or estimates with their intervals; a Table 1 has none."""
+    if isinstance(answer, SurvivalCurves):
+        return [_draw_curves(answer)]
+    if isinstance(answer, Regression):
+        terms = [(_name(term.term, term.level), term.estimate, term.low, term.high) for term in answer.terms[1:]]
+        return [_draw_intervals(terms, "coefficient", 0.0)]
+    if isinstance(answer, OddsRatios):
+        ratios = [(_name(ratio.term, ratio.level), ratio.odds_ratio, ratio.low, ratio.high) for ratio in answer.ratios]
+        return [_draw_intervals(ratios, "odds ratio", 1.0)]
+    if isinstance(answer, Associations) and answer.correlations:
+        pairs = [
+            (f"{pair.first}, {pair.second}", pair.correlation, pair.low, pair.high) for pair in answer.correlations
+        ]
+        return [_draw_intervals(pairs, "correlation", 0.0)]
+    return []
+
+
+def list_at_risk(answer: SurvivalCurves) -> Rows:
+    """Return the numbers at risk, a line per group and a column per time at which an interval starts."""
+    groups = dict.fromkeys(point.group for point in answer.points)
+    starts = sorted({point.start for point in answer.points})
+    at_risk = {(point.group, point.start): f"{point.at_risk:,.0f}" for point in answer.points}
+    lines = [(group, *(at_risk.get((group, start), "") for start in starts)) for group in groups]
+    return [("group", *(f"at {start:g}" for start in starts)), *lines]
+
+
+def _name(term: str, level: str) -> str:
+    return shorten(f"{term}: {level}" if level else term, _MOST_LETTERS)
+
+
+def _draw_curves(answer: SurvivalCurves) -> Chart:
+    """Return step curves, one per group, with the ends of their intervals as dashed lines."""
+    first, last = answer.points[0].start, max(point.end for point in answer.points)
+    end = last + 0.03 * (last - first)  # so that the last step is seen
+    area = Area(Axis.even("time", first, end), Axis.even("share that survives", 0.0, 1.0, ".1f"))
+    shapes: list[Shape] = []
+    legend: list[tuple[str, Shape]] = []
+    for k, group in enumerate(dict.fromkeys(point.group for point in answer.points)):
+        points, colour = [point for point in answer.points if point.group == group], COLOURS[k % len(COLOURS)]
+        for field, dash, width in (("low", DASHED, 1.0), ("high", DASHED, 1.0), ("survival", "", 2.5)):
+            values = [getattr(point, field) for point in points]
+            steps = [(first, 1.0)]
+            for point, value in zip(points, values, strict=True):
+                steps += [(point.end, steps[-1][1]), (point.end, value)]
+            steps.append((points[-1].end + end - last, values[-1]))
+            shapes.append(area.line(steps, colour, dash=dash, width=width, title=f"{group}: {field}"))
+        legend.append((shorten(group, _MOST_LETTERS), shapes[-1]))
+    label = f"Survival curves{f' by {answer.by}' if answer.by else ''}, with 95 % intervals"
+    return Chart(label, area, tuple(shapes), tuple(legend))
+
+
+def _draw_intervals(entries: Sequence[tuple[str, float, float, float]], title: str, neutral: float) -> Chart:
+    """Return estimates as marks on their intervals, one line each; a dashed line marks no effect."""
+    lows, highs = [low for _, _, low, _ in entries], [high for _, _, _, high in entries]
+    low, high = min(*lows, neutral), max(*highs, neutral)
+    names = Axis.names([name for name, *_ in entries])
+    if neutral == 1.0:  # ratios: half and double are equally far from 1
+        ticks = [(float(tick), f"{tick:g}") for tick in _RATIOS if low <= tick <= high]
+        area = Area(Axis(title, low, high, tuple(ticks), log=True), names)
+    else:
+        area = Area(Axis.even(title, low, high), names)
+    shapes = [area.line([(neutral, -0.6), (neutral, len(entries) - 0.4)], QUIET, dash=DASHED, width=1.0)]
+    for k, (name, value, start, end) in enumerate(entries):
+        shapes.append(area.line([(start, k), (end, k)], BLUE, title=f"{name}: {start:.3g} to {end:.3g}"))
+        shapes.append(area.mark(float(np.clip(value, low, high)), k, BLUE, "square", f"{name}: {value:.3g}"))
+    return Chart(f"{title} with 95 % intervals", area, tuple(shapes), height=40 + _LINE_HEIGHT * len(entries))
