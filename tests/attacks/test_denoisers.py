@@ -17,7 +17,14 @@ from mooring.attacks.denoising import grid, kernel, latent_classes
 from mooring.attacks.denoising.atoms import AtomGroup, make_atoms
 from mooring.attacks.denoising.gaussian import Population, class_priors, fit_population, fit_to_noisy_rows
 from mooring.attacks.denoising.latent_classes import LatentClasses
-from mooring.attacks.denoising.mixtures import Atoms, Neighbourhoods, find_neighbourhoods, mix_atoms, mix_neighbourhoods
+from mooring.attacks.denoising.mixtures import (
+    Atoms,
+    Neighbourhoods,
+    find_local_shapes,
+    find_neighbourhoods,
+    mix_atoms,
+    mix_neighbourhoods,
+)
 from mooring.audit import LeakageEvaluator, SimulationSettings
 from mooring.audit.rotation import attempts
 from mooring.audit.rotation.simulation import RowSimulation, simulate
@@ -220,6 +227,9 @@ def test_a_mixture_of_neighbourhoods_is_a_density_and_gradient_and_laplacian_are
         nearest = known[np.argsort(((known - row) ** 2).sum(axis=1))[:4]]
         np.testing.assert_allclose(mean, nearest.mean(axis=0))
         np.testing.assert_allclose(covariance, np.cov(nearest.T, bias=True), atol=1e-12)
+    shapes = find_local_shapes(3 * known, 9 * spread, [4, 5], most=100)[4].with_noise(3.0)
+    for part, expected in zip(vars(shapes).values(), vars(near[4]).values(), strict=True):
+        np.testing.assert_allclose(part, expected)
     found = mix_neighbourhoods(rows, near[4])
     normals = [
         multivariate_normal(m, np.linalg.inv(i)).pdf(rows) for m, i in zip(near[4].means, near[4].inverses, strict=True)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -78,7 +79,8 @@ def _prepare(
     if not by_grids:
         size = float(xp.mean(known * known)) ** 0.5
         start_scale, least = max(expected, _KERNEL_START * size), _KERNEL_LEAST * size
-        schedule = _Schedule(denoise_by_kernels, (start_scale,), _KERNEL_FACTOR, least, effort.refine_kernel_rounds)
+        denoise = partial(denoise_by_kernels, shapes={})
+        schedule = _Schedule(denoise, (start_scale,), _KERNEL_FACTOR, least, effort.refine_kernel_rounds)
         fewer = replace(effort, known_shares=effort.refine_shares, kernel_centres=effort.refine_centres)
         return schedule, replace(view, effort=fewer)
     if view.data_noise_scale > 0:  # the noise hides fine structure, and a good model of the population matters more

@@ -36,7 +36,9 @@ from mooring.attacks.denoising.gaussian import Population, fit_population, fit_t
 from mooring.attacks.denoising.mixtures import (
     Atoms,
     Density,
+    LocalShapes,
     Neighbourhoods,
+    find_local_shapes,
     find_neighbourhoods,
     mix_atoms,
     mix_neighbourhoods,
@@ -48,6 +50,8 @@ from mooring.geometry.backend import identity_like, indices_beside, namespace_of
 from mooring.randomness import require_generator
 from mooring.typing import Array
 
+ShapesByClass = dict[int, dict[int, LocalShapes]]
+"""Local shapes of known rows, by class and number of neighbours."""
 _FOLDS = 2
 _MOST_SCORED = 600
 _MOST_ATOMS = 4096  # per class
@@ -56,11 +60,16 @@ _TARGET = -1  # the fold that leaves out only the target
 
 
 def denoise_by_kernels(
-    reconstruction: Reconstruction, view: CollusionView, *, rng: np.random.Generator
+    reconstruction: Reconstruction,
+    view: CollusionView,
+    *,
+    rng: np.random.Generator,
+    shapes: ShapesByClass | None = None,
 ) -> Reconstruction:
     """Return rebuilt rows replaced by their posterior mean under a mixture of Gaussians for each class.
 
-    It does not apply if the rows carry no known error, or if there are no rows to use as atoms.
+    It does not apply if the rows carry no known error, or if there are no rows to use as atoms. `shapes` keeps the local
+    shapes of known rows between calls for one view, if errors are the same in all directions.
     """
     require_generator(rng)
     rows = reconstruction.rows
@@ -70,7 +79,8 @@ def denoise_by_kernels(
     if float(xp.min(values)) <= 1e-9 * float(xp.max(values)):
         raise DoesNotApply("In some directions the rebuilt rows carry no error, so atoms cannot be weighted.")
     whiten, unwhiten = ((axes * power) @ axes.T for power in (values**-0.5, values**0.5))
-    prior, scaled = KernelPrior.of(reconstruction, view, whiten), rows @ whiten
+    prior = replace(KernelPrior.of(reconstruction, view, whiten), shapes=shapes, scale=float(values[0]) ** 0.5)
+    scaled = rows @ whiten
     errors = {"noise": whiten @ noise @ whiten, "map_error": whiten @ map_error @ whiten}
     shift = prior.populations[_TARGET].estimate_shift(scaled, prior.codes, **errors)
     differs = float(xp.max(xp.abs(shift))) > 0
@@ -112,6 +122,10 @@ class KernelPrior:
     only the target."""
     effort: Effort = field(default_factory=current_effort)
     """Holds the shares that are tried."""
+    shapes: ShapesByClass | None = None
+    """Local shapes without noise that earlier calls found, if the error is the same in all directions."""
+    scale: float = 1.0
+    """The scale of this error."""
     _near: dict[int, dict[int, Neighbourhoods]] = field(default_factory=dict, repr=False)
     """Neighbourhoods by class and number of neighbours."""
 
@@ -241,9 +255,7 @@ class KernelPrior:
             return None
         if share > 1:
             if k not in self._near:
-                numbers = [int(number) for number in self.effort.known_shares if number > 1]
-                most, covariance = self.effort.kernel_centres, self._moments(k, _TARGET)[1]
-                self._near[k] = find_neighbourhoods(self.known[k].rows, covariance, numbers, most=most)
+                self._near[k] = self._find_near(k)
             if int(share) in self._near[k]:
                 near = self._near[k][int(share)]
                 density = mix_neighbourhoods(rows, near)
@@ -253,6 +265,16 @@ class KernelPrior:
         mean, covariance = self._moments(k, fold)
         atoms = replace(self.known[k], rows=mean + share**0.5 * (self.known[k].rows - mean))
         return mix_atoms(rows, atoms, (1 - share) * covariance, None)
+
+    def _find_near(self, k: int) -> dict[int, Neighbourhoods]:
+        rows, covariance = self.known[k].rows, self._moments(k, _TARGET)[1]
+        numbers = [int(number) for number in self.effort.known_shares if number > 1]
+        most, scale = self.effort.kernel_centres, self.scale
+        if self.shapes is None:
+            return find_neighbourhoods(rows, covariance, numbers, most=most)
+        if k not in self.shapes:
+            self.shapes[k] = find_local_shapes(scale * rows, scale**2 * covariance, numbers, most=most)
+        return {number: shapes.with_noise(scale) for number, shapes in self.shapes[k].items()}
 
     def _others(self, k: int, rows: Array, share: float, owners: Codes | None, fold: int = _TARGET) -> Density | None:
         """Return the density of other participants' denoised rows; a row is not compared with rows of its own owner."""

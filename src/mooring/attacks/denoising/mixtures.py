@@ -6,7 +6,7 @@ mean of the row without noise is x + ∇ log p(x); its risk follows from |∇ lo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,6 +71,25 @@ class Neighbourhoods:
     """−½ log det of the covariances, of shape (m,)."""
 
 
+@dataclass(frozen=True, eq=False)
+class LocalShapes:
+    """Gaussians at the means of rows and their nearest neighbours, without noise."""
+
+    means: Array
+    """Means, of shape (m, h)."""
+    variances: Array
+    """Eigenvalues of the covariances, of shape (m, h)."""
+    axes: Array
+    """Their eigenvectors, of shape (m, h, h)."""
+
+    def with_noise(self, scale: float) -> Neighbourhoods:
+        """Return the neighbourhoods with isotropic noise, in coordinates in which its covariance is the identity."""
+        xp = namespace_of(self.means)
+        variances = 1 + self.variances / scale**2
+        inverses = (self.axes / variances[:, None, :]) @ xp.matrix_transpose(self.axes)
+        return Neighbourhoods(self.means / scale, inverses, -xp.sum(xp.log(variances), axis=1) / 2)
+
+
 def mix_atoms(rows: Array, atoms: Atoms, kernel: Array, owners: Codes | None) -> Density:
     """Return the density of Gaussians with the covariance L (`kernel`) at atoms; a row skips atoms of its own owner."""
     xp = namespace_of(rows)
@@ -110,15 +129,33 @@ def find_neighbourhoods(
     A number is used if there are at least twice as many rows. Some rows are skipped if there are more than `most`, or all
     covariances would be too large.
     """
+    xp, neighbourhoods = namespace_of(rows), {}
+    for number, means, covariances in _local_moments(rows, covariance, numbers, most):
+        noisy = covariances + identity_like(covariance)
+        neighbourhoods[number] = Neighbourhoods(means, xp.linalg.inv(noisy), -xp.linalg.slogdet(noisy)[1] / 2)
+    return neighbourhoods
+
+
+def find_local_shapes(rows: Array, covariance: Array, numbers: Sequence[int], *, most: int) -> dict[int, LocalShapes]:
+    """Return the local shapes of a class's rows without noise by number of neighbours, as `find_neighbourhoods` does."""
+    eigh = namespace_of(rows).linalg.eigh
+    moments = _local_moments(rows, covariance, numbers, most)
+    return {number: LocalShapes(means, *eigh(covariances)) for number, means, covariances in moments}
+
+
+def _local_moments(
+    rows: Array, covariance: Array, numbers: Sequence[int], most: int
+) -> Iterator[tuple[int, Array, Array]]:
+    """Yield each number of neighbours, the means of neighbourhoods, and their covariances with some of the class's."""
     xp, (n, h) = namespace_of(rows), rows.shape
     numbers = [number for number in numbers if n >= 2 * number]
     if not numbers:
-        return {}
+        return
     centred = rows - xp.mean(rows, axis=0)
     some = slice(None, None, max(1 + n * h**2 // _MOST_NUMBERS, -(-n // most)))
     distances = xp.sum(centred * centred, axis=1) - 2 * centred[some, :] @ centred.T
     nearest = xp.argsort(distances, axis=1)[:, : max(numbers)]
-    rest, neighbourhoods, m = identity_like(covariance) + _OF_CLASS * covariance, {}, nearest.shape[0]
+    m = nearest.shape[0]
     for number in numbers:
         means = xp.empty_like(rows[some, :])
         covariances = xp.empty((m, h, h), dtype=rows.dtype, device=device_of(rows))
@@ -128,10 +165,8 @@ def find_neighbourhoods(
             near = xp.reshape(rows[xp.reshape(nearest[at, :number], (-1,)), :], (-1, number, h))
             means[at, :] = xp.mean(near, axis=1)
             off = near - means[at, None, :]
-            covariances[at, :, :] = xp.matrix_transpose(off) @ off / number + rest
-        levels = -xp.linalg.slogdet(covariances)[1] / 2
-        neighbourhoods[number] = Neighbourhoods(means, xp.linalg.inv(covariances), levels)
-    return neighbourhoods
+            covariances[at, :, :] = xp.matrix_transpose(off) @ off / number + _OF_CLASS * covariance
+        yield number, means, covariances
 
 
 def mix_neighbourhoods(rows: Array, near: Neighbourhoods) -> Density:
