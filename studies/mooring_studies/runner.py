@@ -1,4 +1,4 @@
-"""Run a study: read its data, go through its deployments, keep every row, tell the facts."""
+"""Run a study: read its data, go through its deployments, keep every row and the facts."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _run_images(
             earlier = dict(seconds)
 
             def keep(name: str = name, earlier: dict[str, float] = earlier, running: ImageStudy = image_study) -> None:
-                """Keep the facts so far: of a run that is ended later, they tell how long it took."""
+                """Keep the facts so far, so that a run that is stopped later has its times."""
                 for part, spent in running.seconds.items():
                     seconds[f"{name}: {part}"] = earlier.get(f"{name}: {part}", 0.0) + spent
                 store.keep(FACTS, facts | measured | {"seconds": seconds, "seeds": _seeds(spec)})
@@ -113,7 +113,7 @@ def _run_images(
 
 
 def _notes(before: dict[str, Any], facts: dict[str, Any], now: list[str]) -> list[str]:
-    """What is to be told of the data and the machine, by this run and by those that it goes on from."""
+    """Notes on the data and the machine, of this run and of those that it continues."""
     notes = [*before.get("notes", []), *now]
     other = before.get("machine")
     if other and other != facts["machine"]:

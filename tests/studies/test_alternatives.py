@@ -21,7 +21,7 @@ from mooring_studies.settings.spec import read_spec
 from mooring_studies.storage.store import FACTS, ResultStore
 from mooring_studies.summary import case_columns
 from mooring_studies.tabular.jobs import deployment_streams
-from mooring_studies.tabular.sums import SumCase, deal_rows, load_case
+from mooring_studies.tabular.sums import SumCase, load_case, split_rows
 
 from mooring.metrics import Membership
 from tests.studies.support import Counting
@@ -34,8 +34,8 @@ SMALL = replace(OPTIONS.updates, n_hidden=16, n_rounds=2, n_iterations=60)
 @cache
 def alternatives() -> Alternatives:
     case = SumCase("digits", "digits", n_participants=5, rows_each=20, test_share=0.3)
-    dealt = deal_rows(load_case(case, None, None), case, np.random.default_rng(0))  # type: ignore[arg-type]
-    return Alternatives(dealt, replace(OPTIONS, cases=(case,), updates=SMALL), deployment_streams(SPEC, 0))
+    case_rows = split_rows(load_case(case, None, None), case, np.random.default_rng(0))  # type: ignore[arg-type]
+    return Alternatives(case_rows, replace(OPTIONS, cases=(case,), updates=SMALL), deployment_streams(SPEC, 0))
 
 
 def small_rows(n: int = 12, d: int = 6) -> tuple[Any, Any]:

@@ -17,7 +17,7 @@ from mooring_studies.settings.spec import Spec, read_spec
 from mooring_studies.storage.store import FACTS, ResultStore
 from mooring_studies.summary import joining_pays, sum_columns, summarised
 from mooring_studies.tabular.sum_line import without_colluders_tests
-from mooring_studies.tabular.sums import SumCase, SumOptions, deal_rows, load_case, run_sums
+from mooring_studies.tabular.sums import SumCase, SumOptions, load_case, run_sums, split_rows
 
 from tests.studies.support import Counting
 
@@ -75,19 +75,19 @@ def test_patients_are_dealt_whole_and_each_counts_once(diabetes: Path, source: s
     case = SumCase("readmitted", source, n_participants=4, rows_each=20)
     data = load_case(case, options, diabetes)
     assert np.mean(data.records.labels) == pytest.approx(share, abs=0.1)
-    dealt = deal_rows(data, case, np.random.default_rng(0))
-    owners = [set(data.persons[own].tolist()) for own in (*dealt.rows.train_indices, *dealt.rows.test_indices)]
+    case_rows = split_rows(data, case, np.random.default_rng(0))
+    owners = [set(data.persons[own].tolist()) for own in (*case_rows.rows.train_indices, *case_rows.rows.test_indices)]
     assert sum(map(len, owners)) == len(set.union(*owners))
-    assert dealt.rows_of_person is not None
-    for own, counts in zip(dealt.rows.train_indices, dealt.rows_of_person, strict=True):
+    assert case_rows.rows_of_person is not None
+    for own, counts in zip(case_rows.rows.train_indices, case_rows.rows_of_person, strict=True):
         assert (1 / counts).sum() == pytest.approx(len(set(data.persons[own].tolist())))
-    assert np.allclose(np.linalg.norm(data.feature_map.apply(dealt.rows.train[0]), axis=1), 1)
+    assert np.allclose(np.linalg.norm(data.feature_map.apply(case_rows.rows.train[0]), axis=1), 1)
 
 
 @pytest.mark.parametrize(("p", "left_out"), [(4, True), (5, False)])
 def test_rows_of_the_colluders_own_hospital_are_no_candidates(p: int, left_out: bool) -> None:
     case = SumCase("digits", "digits", n_participants=p, rows_each=40)
-    rows = deal_rows(
+    rows = split_rows(
         load_case(case, convert(small_spec().options, SumOptions), None), case, np.random.default_rng(0)
     ).rows
     found = without_colluders_tests(rows)

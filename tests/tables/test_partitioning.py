@@ -32,18 +32,18 @@ shares = st.sampled_from([0.0, 0.1, 0.25, 0.4])
 participants = st.integers(1, 6)
 
 
-def check_every_row_is_in_one_place(dealt: Partition, n_rows: int, *, all_used: bool = True) -> None:
-    places = np.concatenate([*dealt.train_indices, *dealt.test_indices, dealt.public_indices])
+def check_every_row_is_in_one_place(split: Partition, n_rows: int, *, all_used: bool = True) -> None:
+    places = np.concatenate([*split.train_indices, *split.test_indices, split.public_indices])
     assert np.unique(places).size == places.size
     assert np.isin(places, np.arange(n_rows)).all()
     assert places.size == n_rows or not all_used
 
 
-def check_rows_and_labels_follow_their_indices(dealt: Partition, records: Records) -> None:
-    for rows, indices in zip((*dealt.train, *dealt.test), (*dealt.train_indices, *dealt.test_indices), strict=True):
+def check_rows_and_labels_follow_their_indices(split: Partition, records: Records) -> None:
+    for rows, indices in zip((*split.train, *split.test), (*split.train_indices, *split.test_indices), strict=True):
         assert np.array_equal(rows, records.rows[indices])
-    labels = (*dealt.train_labels, *dealt.test_labels)
-    for own, indices in zip(labels, (*dealt.train_indices, *dealt.test_indices), strict=True):
+    labels = (*split.train_labels, *split.test_labels)
+    for own, indices in zip(labels, (*split.train_indices, *split.test_indices), strict=True):
         assert np.array_equal(own, records.labels[indices])
 
 
@@ -59,20 +59,20 @@ def test_every_row_goes_to_exactly_one_place_and_classes_are_even(
     n_test = int(test_share * records.n_rows + 0.5)
     assume(test_share == 0 or n_test >= p)
     keywords = {"n_participants": p, "test_share": test_share, "public_share": public_share, "rows_each": rows_each}
-    dealt = partition(records, rng=np.random.default_rng(seed), **keywords)
-    check_every_row_is_in_one_place(dealt, records.n_rows, all_used=rows_each is None)
-    check_rows_and_labels_follow_their_indices(dealt, records)
-    for side in (dealt.train, dealt.test):
+    split = partition(records, rng=np.random.default_rng(seed), **keywords)
+    check_every_row_is_in_one_place(split, records.n_rows, all_used=rows_each is None)
+    check_rows_and_labels_follow_their_indices(split, records)
+    for side in (split.train, split.test):
         sizes = [len(rows) for rows in side]
         assert max(sizes) - min(sizes) <= 1
-    assert sum(len(rows) for rows in dealt.test) == n_test
-    assert dealt.public_indices.size == int(public_share * records.n_rows + 0.5)
-    assert rows_each is None or max(len(rows) for rows in dealt.train) <= rows_each
+    assert sum(len(rows) for rows in split.test) == n_test
+    assert split.public_indices.size == int(public_share * records.n_rows + 0.5)
+    assert rows_each is None or max(len(rows) for rows in split.train) <= rows_each
     if records.label_kind == "classes":
-        for parts in (dealt.train_labels, dealt.test_labels):
+        for parts in (split.train_labels, split.test_labels):
             assert (np.ptp(counts(parts), axis=0) <= 1).all()
         expected = n_test / records.n_rows * np.bincount(records.labels, minlength=5)
-        assert (np.abs(counts(dealt.test_labels).sum(axis=0) - expected) < 1).all()
+        assert (np.abs(counts(split.test_labels).sum(axis=0) - expected) < 1).all()
 
 
 @given(studies, participants, shares, shares, st.none() | st.integers(1, 9), st.integers(0, 99))
@@ -81,24 +81,24 @@ def test_groups_are_never_split(
 ) -> None:
     keywords = {"n_participants": p, "test_share": test_share, "public_share": public_share, "rows_each": rows_each}
     try:
-        dealt = partition(records, rng=np.random.default_rng(seed), by_group=True, **keywords)
+        split = partition(records, rng=np.random.default_rng(seed), by_group=True, **keywords)
     except ValueError:
         assume(False)
-    check_every_row_is_in_one_place(dealt, records.n_rows, all_used=rows_each is None)
-    check_rows_and_labels_follow_their_indices(dealt, records)
+    check_every_row_is_in_one_place(split, records.n_rows, all_used=rows_each is None)
+    check_rows_and_labels_follow_their_indices(split, records)
     n_groups = np.unique(records.groups).size
     held = [
-        set(records.groups[np.concatenate(both)]) for both in zip(dealt.train_indices, dealt.test_indices, strict=True)
+        set(records.groups[np.concatenate(both)]) for both in zip(split.train_indices, split.test_indices, strict=True)
     ]
     assert sum(map(len, held)) == len(set().union(*held))
-    assert rows_each is None or max(len(rows) for rows in dealt.train) <= rows_each
+    assert rows_each is None or max(len(rows) for rows in split.train) <= rows_each
     if n_groups == p:
         assert all(len(own) == 1 for own in held)
-        assert dealt.names == tuple(f"hospital {min(own)}" for own in held)
-        assert dealt.public_indices.size == int(public_share * records.n_rows + 0.5)
+        assert split.names == tuple(f"hospital {min(own)}" for own in held)
+        assert split.public_indices.size == int(public_share * records.n_rows + 0.5)
     else:
-        assert not set(records.groups[dealt.public_indices]) & set().union(*held)
-        assert dealt.public_indices.size >= public_share * records.n_rows - 0.5
+        assert not set(records.groups[split.public_indices]) & set().union(*held)
+        assert split.public_indices.size >= public_share * records.n_rows - 0.5
 
 
 @given(studies, st.booleans(), st.integers(0, 99))
@@ -128,38 +128,38 @@ def test_groups_go_to_the_participant_with_the_fewest_rows() -> None:
     """Sizes 8, 5, 4, 3: the largest alone first, then 5, then 4 to the 5, then 3 to the 8."""
     sizes = [3, 8, 4, 5]
     records = Records(rows=np.zeros((20, 1)), groups=np.repeat(np.arange(4), sizes))
-    dealt = partition(records, n_participants=2, rng=np.random.default_rng(0), by_group=True, test_share=0.0)
-    held = [set(records.groups[own].tolist()) for own in dealt.train_indices]
+    split = partition(records, n_participants=2, rng=np.random.default_rng(0), by_group=True, test_share=0.0)
+    held = [set(records.groups[own].tolist()) for own in split.train_indices]
     assert held == [{0, 1}, {2, 3}]
-    assert dealt.test[0].shape == (0, 1)
-    assert dealt.names == ("participant 1", "participant 2")
+    assert split.test[0].shape == (0, 1)
+    assert split.names == ("participant 1", "participant 2")
 
 
 def test_a_natural_split_tests_on_each_groups_own_rows() -> None:
     records = Records(rows=np.zeros((60, 1)), labels=[0, 1] * 30, groups=np.repeat([0, 1, 2], [8, 12, 40]))
-    dealt = partition(records, n_participants=3, rng=np.random.default_rng(0), by_group=True)
-    assert [len(rows) for rows in dealt.test] == [2, 3, 10]
-    for k, own in enumerate(dealt.test_indices):
+    split = partition(records, n_participants=3, rng=np.random.default_rng(0), by_group=True)
+    assert [len(rows) for rows in split.test] == [2, 3, 10]
+    for k, own in enumerate(split.test_indices):
         assert set(records.groups[own]) == {k}
-    assert counts(dealt.test_labels)[0].tolist() == [1, 1, 0, 0, 0]
+    assert counts(split.test_labels)[0].tolist() == [1, 1, 0, 0, 0]
 
 
 def test_a_group_that_was_taken_out_leaves_the_names_right() -> None:
     records = Records(rows=np.zeros((12, 1)), groups=np.arange(12) % 3, group_names=("a", "b", "c"))
-    dealt = partition(records.take(records.groups != 1), n_participants=2, rng=np.random.default_rng(0), by_group=True)
-    assert dealt.names == ("a", "c")
+    split = partition(records.take(records.groups != 1), n_participants=2, rng=np.random.default_rng(0), by_group=True)
+    assert split.names == ("a", "c")
 
 
 def test_one_class_numbers_and_no_labels_are_dealt() -> None:
     for labels in (np.zeros(20, dtype=int), np.arange(20) / 7, None):
-        dealt = partition(
+        split = partition(
             Records(rows=np.zeros((20, 2)), labels=labels), n_participants=3, rng=np.random.default_rng(0)
         )
-        assert sum(len(rows) for rows in dealt.train) == 15
-        assert (dealt.train_labels is None) == (labels is None)
-        assert dealt.public is None
-    assert dealt.label_kind == "none"
-    assert (dealt.n_participants, dealt.n_features) == (3, 2)
+        assert sum(len(rows) for rows in split.train) == 15
+        assert (split.train_labels is None) == (labels is None)
+        assert split.public is None
+    assert split.label_kind == "none"
+    assert (split.n_participants, split.n_features) == (3, 2)
 
 
 @pytest.mark.parametrize(
@@ -199,18 +199,18 @@ def test_parts_are_split_within_each_participant(sizes: list[int], test_share: f
     datasets = [np.arange(float(start), start + n)[:, None] for start, n in zip(starts[:-1], sizes, strict=True)]
     labels = [np.arange(n) % 2 for n in sizes]
     public = np.arange(100.0, 103.0)[:, None]
-    dealt = Partition.from_parts(
+    split = Partition.from_parts(
         datasets, labels, rng=np.random.default_rng(seed), test_share=test_share, public=public
     )
-    check_every_row_is_in_one_place(dealt, sum(sizes) + 3)
+    check_every_row_is_in_one_place(split, sum(sizes) + 3)
     for k, n in enumerate(sizes):
-        together = np.concatenate([dealt.train[k], dealt.test[k]])
+        together = np.concatenate([split.train[k], split.test[k]])
         assert np.array_equal(np.sort(together, axis=0), datasets[k])
-        assert np.array_equal(dealt.train[k][:, 0], dealt.train_indices[k])
-        assert np.array_equal((dealt.train_indices[k] - starts[k]) % 2, dealt.train_labels[k])
-        assert len(dealt.train[k]) >= 1
-        assert len(dealt.test[k]) == (min(max(int(test_share * n + 0.5), 1), n - 1) if test_share else 0)
-    assert np.array_equal(dealt.public, public)
+        assert np.array_equal(split.train[k][:, 0], split.train_indices[k])
+        assert np.array_equal((split.train_indices[k] - starts[k]) % 2, split.train_labels[k])
+        assert len(split.train[k]) >= 1
+        assert len(split.test[k]) == (min(max(int(test_share * n + 0.5), 1), n - 1) if test_share else 0)
+    assert np.array_equal(split.public, public)
 
 
 @given(st.lists(st.integers(6, 10).map(lambda n: 2 * n), min_size=1, max_size=4), st.booleans(), st.integers(0, 99))
@@ -241,7 +241,7 @@ def test_rows_that_are_too_few_are_not_halved(refused: Refused) -> None:
 def test_parts_with_test_rows_are_kept_as_they_are(n_test: int) -> None:
     train, test = [np.ones((3, 2)), np.ones((1, 2))], [np.zeros((2, 2)), np.zeros((n_test, 2))]
     train_labels, test_labels = [[0, 1, 1], [0]], [[0.5, 1.5], [1.0] * n_test]
-    dealt = Partition.from_parts(
+    split = Partition.from_parts(
         train,
         train_labels,
         rng=np.random.default_rng(0),
@@ -250,14 +250,14 @@ def test_parts_with_test_rows_are_kept_as_they_are(n_test: int) -> None:
         public=np.full((2, 2), 7.0),
         names=("east", "west"),
     )
-    check_every_row_is_in_one_place(dealt, 8 + n_test)
+    check_every_row_is_in_one_place(split, 8 + n_test)
     for k in range(2):
-        assert np.array_equal(dealt.train[k], train[k])
-        assert np.array_equal(dealt.test[k], test[k])
-        assert dealt.train_labels[k].tolist() == train_labels[k]
-        assert dealt.test_labels[k].tolist() == test_labels[k]
-    assert dealt.label_kind == "number"
-    assert dealt.names == ("east", "west")
+        assert np.array_equal(split.train[k], train[k])
+        assert np.array_equal(split.test[k], test[k])
+        assert split.train_labels[k].tolist() == train_labels[k]
+        assert split.test_labels[k].tolist() == test_labels[k]
+    assert split.label_kind == "number"
+    assert split.names == ("east", "west")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""One scale for every way: rebuilt rows and scores of candidates become figures with chance, control and interval.
+"""One scale for every method: rebuilt rows and scores of candidates become figures with chance, control and interval.
 
 The control is the same attack on another participant's upload, or what is said without any, whichever tells more.
 """
@@ -28,7 +28,7 @@ MEASURES = (
     *("centred_error", "linkage", "exposed_tenth", "membership_auc", "membership_at_1_percent"),
     *("membership_at_0.1_percent", "outlying_membership_at_1_percent"),
 )
-"""What is measured of every way, by the names of `mooring.audit`."""
+"""What is measured of every method, by the names of `mooring.audit`."""
 Scores = Mapping[str, Matrix]
 TARGETS = (1, 2, 3)
 """Participants whose rows are attacked; another one's upload is a control."""
@@ -49,7 +49,7 @@ def strongest_columns(outcomes: Sequence[AttackOutcome]) -> Row:
 
 @dataclass(frozen=True, eq=False)
 class AuditedRows:
-    """Rows of one deployment, of which some participants' are under attack."""
+    """Rows of one deployment; those of some participants are attacked."""
 
     case_rows: SumRows
     labels: tuple[Codes, ...]

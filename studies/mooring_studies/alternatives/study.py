@@ -1,8 +1,8 @@
-"""Everybody's leakage: rotation, secure sums, federated averaging, synthetic rows and statistics on the same rows.
+"""Leakage of other methods: rotation, secure sums, federated averaging, synthetic rows and statistics on the same rows.
 
 One attacker throughout: the analyst together with participant 0, who attack some of the others and know their own rows, all
-that is uploaded, and the classes of the targets' rows. A row of the result is one way in one deployment of one case, with
-what its model scores and what the strongest attack on it gets by every measure.
+that is uploaded, and the classes of the targets' rows. A row of the result is one method in one deployment of one
+case: the scores of its model, and the strongest attack on it by every measure.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from mooring_studies.tabular.sum_line import LEARNERS, SumRows, train_from_sums
 from mooring_studies.tabular.sums import SumCase, SumOptions, load_case, run_cases
 
 _NOTES = (
-    "the attacker is the analyst with participant 0; it knows the classes of the targets' rows, in every way",
-    "the control is the same attack on another target's upload, or what is said without any, whichever tells more",
+    "the attacker is the analyst with participant 0; it knows the classes of the targets' rows, whatever the method",
+    "the control is the same attack on another target's upload, or a guess without any upload, whichever scores higher",
     "errors of inverted and synthetic rows, which have no order: within a class, or a batch and class, they are assigned to "
     "the true ones so that the error is least, which favours the attack; the chance of exposed_tenth is the figure of "
     "another target's rows, assigned likewise",
@@ -65,7 +65,7 @@ class AlternativeOptions(SumLine):
 
 
 def run_alternatives(spec: Spec, *, data_dir: Path | None, store: ResultStore, progress: Progress) -> None:
-    """Measure every way in every deployment, leaving out what the store has already; see `run_sums`."""
+    """Measure every method in every deployment, except what the store has already; see `run_sums`."""
     options, declared = convert(spec.options, AlternativeOptions), convert(read_spec("sums").options, SumOptions)
 
     def jobs(case_rows: SumRows, streams: Streams, deployment: int) -> list[Job]:
@@ -77,7 +77,7 @@ def run_alternatives(spec: Spec, *, data_dir: Path | None, store: ResultStore, p
 
 @dataclass(frozen=True, eq=False)
 class Alternatives:
-    """Every way to learn together from the rows of one deployment."""
+    """Every method of learning together, on the rows of one deployment."""
 
     case_rows: SumRows
     options: AlternativeOptions
@@ -85,11 +85,11 @@ class Alternatives:
 
     @cached_property
     def audited(self) -> AuditedRows:
-        """The rows, under attack."""
+        """The rows, with targets and galleries for the attacks."""
         return AuditedRows.of(self.case_rows, self.options.attacks, self.streams)
 
     def jobs(self) -> list[Job]:
-        """What measures each way."""
+        """One job for each method and each of its levels."""
         options, rows, p = self.options, self.case_rows.rows, self.case_rows.rows.n_participants
         alone_ones = np.unique(np.linspace(0, p - 1, int(options.alone)).round().astype(int)).tolist()
         levels: dict[str, tuple[Callable[[Any], Row], Sequence[Any]]] = {
@@ -225,7 +225,7 @@ class Alternatives:
         return np.asarray(updates.backpropagate(self.rounds[n_rounds - 1].after, rows, nothing).logits)
 
     def _score(self, logits: Matrix) -> Row:
-        """Scores of what a model says of everybody's test rows, by class."""
+        """Scores of a model by its logits on everybody's test rows."""
         labels, predicted = self.case_rows.rows.test_labels or (), logits.argmax(axis=1)
         leans = logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else None
         return scored(labels, clean=predicted, noisy=predicted) | ranked(labels, leans)

@@ -59,7 +59,7 @@ def reproduce(
     deployments: Annotated[
         int | None,
         typer.Option(
-            help="How often all is dealt anew, with other splits, secrets and anchors: 1 or more; the paper has one.",
+            help="How many times to repeat all with other splits, secrets and anchors: 1 or more; the paper has one.",
             show_default="as in the study",
         ),
     ] = None,

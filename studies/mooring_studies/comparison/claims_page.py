@@ -154,7 +154,7 @@ def write_comparison(comparisons: Sequence[Comparison]) -> str:
 
 
 def describe_comparison(comparisons: Sequence[Comparison], facts: Mapping[str, Facts]) -> dict[str, Any]:
-    """What the page tells of all numbers, in plain values: counts, rules, settings that differ, how they were made."""
+    """What the page states about all numbers, as plain values: counts, rules, settings that differ, how they were made."""
     settings = [row for row in as_dicts(comparisons) if row["kind"] == "setting" and row["large"]]
     return {
         "counts": _count(comparisons),
@@ -192,7 +192,7 @@ def _count(comparisons: Sequence[Comparison]) -> dict[str, int]:
 
 
 def describe_provenance(study: str, facts: Facts) -> dict[str, Any]:
-    """How a study's numbers were made, as far as its facts tell; what they do not tell is empty."""
+    """How a study's numbers were made, from its facts; empty where they lack it."""
     machine, spec = facts.get("machine") or {}, facts.get("spec") or {}
     hardware = [str(machine[name]) for name in ("gpu", "processor") if machine.get(name)]
     versions = {"mooring": facts.get("mooring")} | {name: machine.get(name) for name in ("python", "numpy", "torch")}

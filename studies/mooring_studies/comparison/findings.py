@@ -73,7 +73,7 @@ def _leakage_at_alone(method: str, kind: Kind) -> Callable[[Study], float]:
 
 
 def _of_both(deployments: Deployments) -> Figures:
-    """What is read of digits and of faces alike."""
+    """Figures that digits and faces both have."""
     noises = {
         name: {
             "falls": deployments.falls_below_alone(method),
@@ -216,7 +216,7 @@ def _by_rows(rows: Results | None) -> list[Results]:
 
 
 def _on_table(name: str, rows: Results) -> Figures:
-    """Hospitals or census: a line of the table, and what is told of I-GDP."""
+    """Hospitals or census: a line of the table, and the figures of I-GDP."""
 
     def score(part: Results, column: str = _SCORE) -> float:
         return mean_of(part[column]) if column in part else float("nan")

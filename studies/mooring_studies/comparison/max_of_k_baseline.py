@@ -3,7 +3,7 @@
 Every attack is judged on the same galleries, so attacks agree to some degree, and the best of them gains less than the
 best of as many independent ones: what is computed here is an upper bound. Galleries of one record agree as well, so
 that the best gains more. How many independent galleries they amount to is not known; the number of records and that of
-galleries are both told. It is the mean over draws that is computed: a single draw may lie above it.
+galleries are both given. It is the mean over draws that is computed: a single draw may lie above it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def describe_max_of_k(parts: Iterable[Results], facts: Mapping[str, Any], kind: 
     opening = "Linked by chance alone" if kind == "linkage" else "Matched by chance alone, by distance or angle"
     reached = ", ".join(f"{_percent(*baseline)} (best of {n})" for n, baseline in known)
     counts = count_galleries(facts, kind)
-    assert counts is not None  # else nothing was told above
+    assert counts is not None  # else the function has returned above
     spread = f"; {counts[1]:,} to {counts[0]:,} galleries" if counts[0] < counts[1] else ""
     return f" {opening}: {reached}{spread}."
 

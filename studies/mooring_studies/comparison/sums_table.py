@@ -81,7 +81,7 @@ def _line(rows: Results, case: str, rows_each: int, hospital: int | None) -> dic
         "rows_each": rows_each,
         "measure": "accuracy" if column == "accuracy" else "AUC",
         "n_features": int(sums[0].numbers("n_features")[0]),
-        "deals": len(sums[0]),
+        "n_deployments": len(sums[0]),
         "alone": {name: f"{value:.1f}" for name, value in alone.items()},
         "pooled": describe_spread(rows.where(method="pooled-raw").numbers(column)),
         "rotation": describe_spread(rows.where(method="aa-i-gdp").numbers(column)),

@@ -123,7 +123,7 @@ class FacePartition:
                 "n_participants",
                 expected=f"between 1 and {self.n_participants}",
                 got=str(n_participants),
-                cure="Deal to more participants.",
+                cure="Split among more participants.",
             )
         parts = (self.train, self.validation, self.test, self.identities, self.reserved, self.queries)
         return FacePartition(*(part[:n_participants] for part in parts))

@@ -1,4 +1,4 @@
-"""Operating points, utility against leakage, with and without noise, and the frontier of all of them; other ways beside."""
+"""Operating points by utility and leakage, with and without noise, and the frontier of all of them; other methods beside."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTICEABLE = 0.5
 """Percentage points by which two noiseless methods differ at least where a figure tells them apart: less rounds away."""
 _NOTICEABLE_ERROR = 0.005
 _LEAST_SHOWN = 0.5  # percent
-_ALTERNATIVES = {  # marker and colour of ways beside rotation and sums
+_ALTERNATIVES = {  # marker and colour of methods beside rotation and sums
     terms.ALIGNED: ("*", terms.BLUE),
     terms.ALIGNED_DATA_NOISE: ("o", terms.SKY),
     terms.SECURE_SUM: ("s", terms.WINE),
@@ -64,7 +64,7 @@ class Point:
 
 
 def find_noiseless_points(results: Results, kind: Kind) -> list[Point]:
-    """I-GDP, and C-GDP and AA-I-GDP without noise: one point, the better, where no reader could tell those apart."""
+    """I-GDP, and C-GDP and AA-I-GDP without noise: of these two only the better where they look the same."""
     points = {method: point for method in _LOOKS if (point := _point(results, method, kind)) is not None}
     if terms.COMMON in points and terms.ALIGNED in points and _alike(points[terms.COMMON], points[terms.ALIGNED], kind):
         marker, colour, inside = _LOOKS[terms.COMMON]
@@ -124,7 +124,7 @@ def draw_frontier(
 
 
 def draw_alternatives(material: Material) -> list[chart.Drawing]:
-    """What each way scores against how many members are recognised, a panel a case; ways without a score are left out."""
+    """Each method's score against how many members are recognised, a panel a case; those without a score are left out."""
     lines = tabulate_alternatives(material.results)
     cases = list(dict.fromkeys(line["case"] for line in lines))
     title = "What other ways give away: score against members recognised"

@@ -45,7 +45,7 @@ class _Map:
 
 
 def draw_landscape(material: fits.Material) -> list[chart.Drawing]:
-    """The gain over training alone, and the leakage in two ways; nothing where no cell was run."""
+    """The gain over training alone, and the leakage by two measures; nothing where no cell was run."""
     results, panels = material.results, list(_panels(material))
     if not panels:
         return []

@@ -186,7 +186,7 @@ def _by_identities(paper: Results) -> Iterator[tuple[str, Results]]:
 
 
 def _draw_cored_track(axes: chart.Axes, track: fits.Track | None, colour: str, label: str, name: str) -> None:
-    """A black track with a colour inside all along, and a diamond where noise is strongest: several can be told apart."""
+    """A black track with a colour inside, and a diamond where noise is strongest, so that several can be distinguished."""
     if track is None:
         return
     x, y = track.across.y, track.up.y

@@ -157,13 +157,13 @@ def _describe_sums(drawing: chart.Drawing, results: Results) -> chart.Drawing:
     if lines.isdisjoint(SUMS):
         return drawing
 
-    def said(epsilon: float | None, name: str) -> str:
+    def percentage(epsilon: float | None, name: str) -> str:
         rows = results.where(method=SECURE_SUM, epsilon=epsilon)
         known = [f"{mean(part.percent(name)) or 0.0:.1f}" for _, part in split_by_rows(rows)]
         return " and ".join(dict.fromkeys(known)) + " %"
 
-    values = {"without": said(None, "membership_tpr"), "private": said(1.0, "membership_tpr")}
-    values["limit"] = said(1.0, "membership_limit")
+    values = {"without": percentage(None, "membership_tpr"), "private": percentage(1.0, "membership_tpr")}
+    values["limit"] = percentage(1.0, "membership_limit")
     words = render_sentence("captions.txt.jinja", "secure_sums", values, package="mooring_studies")
     return replace(drawing, caption=f"{drawing.caption} {words}")
 
@@ -181,7 +181,7 @@ def write_figure(drawing: chart.Drawing, folder: Path) -> Figure:
 
 
 def _save_picture(canvas: Any) -> bytes:
-    """A picture as PNG; one without colours in few greys, which the eye does not tell from many: a third of the bytes."""
+    """A picture as PNG; one without colours in few greys, which look the same as many and take a third of the bytes."""
     import numpy as np
     from PIL import Image
 

@@ -1,4 +1,4 @@
-"""MNIST made ready: split, dealt, projected, with the auditor and its galleries (section 5.2.1 of the paper)."""
+"""MNIST prepared: split among participants, projected, with the auditor and its galleries (section 5.2.1 of the paper)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class DigitStudy:
 
     @cached_property
     def _features(self) -> dict[Split, Matrix]:
-        """Public features of every digit, as secure sums take them: deployments only deal them anew."""
+        """Public features of every digit, as secure sums take them; deployments only split them differently."""
         features = PictureFeatures(SIDE, SIDE)
         train, test = (
             in_pieces(lambda rows: features.apply(rows / 127.5 - 1)[:, :-1], images)

@@ -27,7 +27,7 @@ Embedder = Callable[[Array], Array]
 
 @dataclass(frozen=True, eq=False)
 class Decoder:
-    """An affine way from projected rows to pixels."""
+    """An affine map from projected rows to pixels."""
 
     matrix: Array = field(repr=False)
     offset: Array | None = field(default=None, repr=False)

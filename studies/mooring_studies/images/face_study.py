@@ -1,4 +1,7 @@
-"""CelebA made ready: a public SVD, identities dealt, reserved references, a face model (section 5.3.1 of the paper)."""
+"""CelebA prepared: a public SVD, identities split among participants, reserved references, a face model.
+
+See section 5.3.1 of the paper.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,7 @@ class FaceStudy:
 
     @cached_property
     def _encoded(self) -> Matrix:
-        """Every image, projected once: deployments only deal them anew."""
+        """Every image, projected once; deployments only split them differently."""
         every = np.arange(len(self.faces))
         return in_pieces(lambda rows: self.projection.encode(self.faces.rows(rows)), every, size=2048)
 
@@ -96,7 +99,7 @@ class FaceStudy:
         return np.asarray(2 * pixels.mean(axis=2, dtype=np.float64) - 1)
 
     def prepare(self, streams: Streams, *, n_participants: int, most: int, identities_each: int) -> PreparedDeployment:
-        """Deal, project and set the galleries up for the first participants of an allocation."""
+        """Split and project the rows, and set up the galleries, for the first participants of an allocation."""
         partition = partition_faces(
             self.faces.identity,
             self.faces.pool,
@@ -147,7 +150,7 @@ class FaceStudy:
 
 
 def auditor(path: Path, device: str) -> tuple[Embedder, list[str]]:
-    """The face model in a file, where the images are if it can be had there; and what is to be told of that."""
+    """The face model in a file, on the images' device if it runs there; and a note where it does not."""
     on_cpu = open_face_model(path, n_threads=1)
     if device == "cpu":
         return partial(_embedded, on_cpu), []

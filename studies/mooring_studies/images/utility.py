@@ -1,4 +1,4 @@
-"""What a study's networks are worth: the paper's, many at once, and the two that every figure must stand beside.
+"""How well a study's networks predict: the paper's, many at once, and the two that every figure is compared with.
 
 'Local only' is each participant's own model on its own rows, tested on everybody's test rows; 'pooled raw' is one model on
 everybody's rows without any protection. Both are the better for it that nobody hides anything.

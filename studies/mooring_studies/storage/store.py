@@ -6,7 +6,7 @@
     <folder>/store/<key>/made.json, lock
 
 The key is a digest of settings and code. A chunk is written beside its place, made to last, and renamed: it is there whole
-or not at all. A file that cannot be read is renamed to *.unreadable and told of, and its rows count as not done.
+or not at all. A file that cannot be read is renamed to *.unreadable and noted, and its rows count as not done.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class ResultStore:
             with explain_os_errors(path.name):
                 content = path.read_bytes() if path.exists() else None
             return None if content is None else decode(content)
-        except (MemoryError, StorageError):  # says nothing of the content
+        except (MemoryError, StorageError):  # the content may be intact
             raise
         except Exception:  # whatever a broken file makes its reader say
             self._set_aside(path, trouble)

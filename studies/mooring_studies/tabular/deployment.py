@@ -3,7 +3,7 @@
 Legend: v the scale of anchor noise, σ that of private-data noise, X the target's projected rows, X̂ what an attack rebuilt.
 
 Within a deployment only the noise is drawn anew, from draw to draw; split, projection, secret maps and anchor stay. So the
-spread between deployments can be told from the spread between draws.
+spread between deployments can be separated from the spread between draws.
 """
 
 from __future__ import annotations

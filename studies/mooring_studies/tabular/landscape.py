@@ -72,7 +72,7 @@ class LandscapeOptions(Options):
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Projected rows to deal, to test on and public ones, and where the first two stand among the digits."""
+    """Projected rows to train on, to test on and public ones, and where the first two stand among the digits."""
 
     train: Records = field(repr=False)
     test: Records = field(repr=False)
@@ -83,7 +83,7 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """Rows to deal and rows to test on, as they are."""
+    """Rows to train on and rows to test on, as they are."""
 
     train: Records = field(repr=False)
     test: Records = field(repr=False)
@@ -117,7 +117,7 @@ def run_landscape(spec: Spec, *, data_dir: Path | None, store: ResultStore, prog
     sizes = [options.sizes(deployment, n_train) for deployment in range(spec.deployments)]
     progress.stage("sizes", sum(len(part) for part in sizes) * (len(options.points(1.0)) + spec.sums.n_rows + 1))
     cells = []
-    # Participants are dealt alike here, so what each scores on its own few rows is left out.
+    # All participants have rows of the same kind here, so scores on each one's own few rows are left out.
     measurer = Measurer(options, store, progress, own_scores=False)
     for deployment, pairs in enumerate(sizes):
         streams = deployment_streams(spec, deployment)
@@ -175,7 +175,7 @@ def _pool_sizes(options: LandscapeOptions, digits: Digits) -> tuple[int, int]:
 
 
 def _pool(digits: Digits, options: LandscapeOptions, streams: Streams) -> Pool:
-    """Projected rows to deal and to test on; the projection is made from public rows, which are taken out."""
+    """Projected rows to train on and to test on; the projection is made from public rows, which are taken out."""
     train, test = digits.train, digits.test
     assert train.labels is not None
     assert test.labels is not None

@@ -40,12 +40,12 @@ def counted(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
 
 
 def facts_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What facts tell of it: at how many points attacks were tried, and which were not run, why, at how many."""
+    """For the facts: at how many points attacks were tried; which were not run, why, and at how many points."""
     return {"n_attacked": sum(GUESSING in row for row in rows), NAMES: counted(rows)}
 
 
 def notes_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The same in sentences; attacks of which the same is to be said are named together.
+    """The same in sentences; attacks with the same reason and count are named together.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Studies of tables, four hospitals and a census dealt to many: where joining beats training alone, and at what leakage.
+"""Studies of tables, four hospitals and a census split among many: where joining beats training alone, and at what leakage.
 
 Every deployment has its own split, anchor, secret maps and noise. In it are measured the controls, a grid of anchor noise,
 a grid of private-data noise, and a grid of both; beside them every participant alone, and one model on everybody's rows as
@@ -40,7 +40,7 @@ class TableOptions(Options):
     """The [options] of a study of tables; a participant's rows are all there are where `rows_each` is 0."""
 
     source: str
-    """"hospitals", with one participant a hospital, or "census", dealt to `n_participants`."""
+    """"hospitals", with one participant a hospital, or "census", split among `n_participants`."""
     n_participants: int
     test_share: float
     public_share: float
@@ -125,7 +125,7 @@ def _facts_of_tables(tables: TableRows, partition: Partition, options: TableOpti
 def partition_tables(
     tables: TableRows, options: TableOptions, rows_each: int, streams: Streams
 ) -> tuple[Partition, tuple[Column, ...], Projection]:
-    """Deal the rows, hospital by hospital where there are such, standardise them, and make the public projection.
+    """Split the rows, by hospital where there are hospitals, standardise them, and make the public projection.
 
     The columns are those that the rows are encoded by.
     """

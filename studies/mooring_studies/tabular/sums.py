@@ -1,6 +1,6 @@
 """Secure sums: one model from everybody's noisy sums, beside training alone, pooled raw rows and rotation.
 
-Every case is a table or pictures dealt to participants, anew in every deployment. At each ε the study is simulated as it
+Every case is a table or pictures split among participants, anew in every deployment. At each ε the study is simulated as it
 would run: quantised features, sums and the noise that every participant adds; a model is trained from the total and scored
 on test rows; and every attack on membership is run with what the analyst and one participant know together.
 
@@ -48,15 +48,15 @@ from mooring_studies.tabular.sum_line import (
 _NOTES = (
     *NOTES,
     "local-only and pooled-raw learn from encoded columns",
-    "where persons repeat, the unit is a person: the mean over a person's rows is added, and persons are dealt whole",
-    "categories are told from all rows, as a form declared beforehand would tell them; ranges are declared",
+    "where persons repeat, the unit is a person: the mean over a person's rows is added, and nobody's rows are split up",
+    "categories are taken from all rows, as if a form had declared them beforehand; ranges are declared",
 )
 _FEW = 4  # of so many participants, each is scored on its own test rows, in every deployment
 
 
 @dataclass(frozen=True)
 class SumCase(Record):
-    """A data set dealt to participants; `rows_each` of 0 gives each group, such as a hospital, its own rows."""
+    """A data set split among participants; `rows_each` of 0 gives each group, such as a hospital, its own rows."""
 
     name: str
     source: str
@@ -111,8 +111,8 @@ def run_cases(
     store: ResultStore,
     progress: Progress,
 ) -> None:
-    """Deal every case anew in every deployment, run its jobs unless the store has their rows, and keep the facts."""
-    progress.stage("deals", sum(min(case.deals, spec.deployments) for case in cases))
+    """Split every case anew in every deployment, run the jobs whose rows the store lacks, and keep the facts."""
+    progress.stage("deployments", sum(min(case.deals, spec.deployments) for case in cases))
     checksums: dict[str, str] = {}
     notes, parts = list(notes), []
     for case in cases:
@@ -130,7 +130,7 @@ def run_cases(
         identity = {"case": case.name, "n_participants": case.n_participants, "rows_each": case.rows_each}
         for deployment in range(min(case.deals, spec.deployments)):
             streams = deployment_streams(spec, deployment)
-            case_rows = deal_rows(data, case, streams.named(f"deal/{case.name}/{case.rows_each}"))
+            case_rows = split_rows(data, case, streams.named(f"deal/{case.name}/{case.rows_each}"))
             append_missing(store, jobs(case_rows, streams, deployment), identity | {"deployment": deployment})
             progress.advance()
         parts.append(
@@ -153,8 +153,8 @@ def load_case(case: SumCase, options: SumOptions, data_dir: Path | None) -> Case
     return CaseRows(features, records, groups if repeats else None, tables.checksums, tables.unlike)
 
 
-def deal_rows(data: CaseRows, case: SumCase, rng: np.random.Generator) -> SumRows:
-    """Deal rows to participants: to each group its own where `rows_each` is 0; persons whole where they repeat."""
+def split_rows(data: CaseRows, case: SumCase, rng: np.random.Generator) -> SumRows:
+    """Split rows among participants: by group where `rows_each` is 0; a person's rows stay together where persons repeat."""
     options: dict[str, Any] = {"n_participants": case.n_participants, "test_share": case.test_share, "rng": rng}
     records, labels = data.records, np.asarray(data.records.labels)
     if data.persons is None:
@@ -201,7 +201,7 @@ def jobs_of(case_rows: SumRows, streams: Streams, deployment: int, *, options: S
 
 
 def measure_rotation(rows: Partition, streams: Streams, *, seed: int) -> Row:
-    """The paper's way without noise: what its joint model is worth, and how often a row is told from nine others."""
+    """The paper's method without noise: the joint model's scores, and how often a row is matched among ten."""
     flat, r = no_projection(rows.n_features), 4 * rows.n_features
     deployment = make_deployment(rows, flat, n_anchor_rows=r, n_queries=1000, streams=streams)
     simulation = deployment.simulate(Point("aa-i-gdp"))
