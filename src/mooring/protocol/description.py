@@ -15,7 +15,7 @@ class Description:
     agreed: tuple[str, ...]
     """What was agreed, in sentences."""
     scoring: str
-    """How it is measured what joining gives, in a sentence."""
+    """A sentence on how the gain of joining is measured."""
     caveat: str
     """What the person who signs a report understands, as a clause."""
     terms: Terms
@@ -29,7 +29,7 @@ class Description:
     promise: tuple[float, float] | None = None
     """The ε and δ of a formal guarantee; None without one."""
     headlines: tuple[str, ...] = ()
-    """What is guaranteed, or that nothing is, in sentences that come before all figures; empty where attacks alone tell."""
+    """Sentences on what is guaranteed, or that nothing is, shown before all figures; empty if only attacks are measured."""
     guarantee: tuple[tuple[str, str], ...] = ()
     """The guarantee as pairs of a heading and a sentence."""
     limitations: tuple[str, ...] = ()

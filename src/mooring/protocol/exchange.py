@@ -45,7 +45,7 @@ AlignMode = Literal["first", "late", "again"]
 
 @dataclass(frozen=True)
 class GatherOptions:
-    """How the analyst asked for bundles to be gathered; a mechanism ignores what it has no use for."""
+    """The analyst's options for gathering bundles; a mechanism ignores those that it does not use."""
 
     mode: AlignMode = "first"
     """Whether to align everybody for the first time, only newcomers ("late"), or everybody again after a delivery."""
@@ -54,9 +54,9 @@ class GatherOptions:
     receipts: str | Path | None = None
     """The folder, or its URL, of the combiners' receipts for bundles."""
     signing_key: SigningKey | None = None
-    """The analyst's."""
+    """The analyst's signing key."""
     command: str = ""
-    """How the step was asked for, for the record."""
+    """The command that was run, for the record."""
     progress: Progress | None = None
 
 
@@ -107,14 +107,14 @@ class AuditMaps:
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """How the analyst asked for a model; a mechanism ignores what it has no use for."""
+    """The analyst's options for training; a mechanism ignores those that it does not use."""
 
     learner: LearnerLike = "auto"
     seed: int = 0
     shares: str | Path | None = None
     """The folder, or its URL, of the combiners' shares of the total."""
     command: str = ""
-    """How the step was asked for, for the record."""
+    """The command that was run, for the record."""
     progress: Progress | None = None
 
 
@@ -154,11 +154,11 @@ class SendableFile:
     """A signed file that may leave a participant's machine."""
 
     kind: str
-    """What its manifest says that it is."""
+    """The kind that its manifest states."""
     fields: tuple[str, ...]
-    """What its manifest says besides."""
+    """Further fields of its manifest."""
     suffix: str
-    """How its name ends."""
+    """The ending of its file name."""
     is_sealed: bool
     """Whether its content is sealed to its receivers, so that the connection need not be protected."""
 
@@ -216,7 +216,7 @@ class Participation(Protocol):
         return ()
 
     def describe_persons(self, study: Study, persons: PersonCounts) -> list[str]:
-        """What `share` does with the rows of persons who have several, in sentences."""
+        """Return sentences on how `share` treats the rows of persons who have several."""
         return []
 
     @abstractmethod
@@ -236,7 +236,7 @@ class Participation(Protocol):
 
     @abstractmethod
     def describe_share(self, study: Study, shared: ShareResult) -> tuple[str, str]:
-        """What a bundle holds, in words, and whom to send it to."""
+        """Return what a bundle holds, in words, and whom to send it to."""
 
     def require_anchor(self, vault: Vault, study: Study, path: Path) -> None:
         """Refuse an anchor file that this participant cannot share with."""
@@ -288,7 +288,7 @@ class Analysis(Protocol):
 
     @abstractmethod
     def most_bundle_bytes(self, study: Study) -> int:
-        """How large a bundle of a study can be."""
+        """Return the largest possible size of a bundle in bytes."""
 
     @abstractmethod
     def gather(self, study: Study, bundles: Sequence[Bundle], folder: Path, options: GatherOptions) -> GatherRecord:
@@ -318,11 +318,11 @@ class Analysis(Protocol):
 
     @abstractmethod
     def prepare_results(self, study: Study, folder: Path) -> Deliverable:
-        """What is delivered of a work folder."""
+        """Return what is delivered from a work folder."""
 
     @abstractmethod
     def specify_model(self, study: Study) -> ModelSpec:
-        """What the study's models take and predict."""
+        """Return the inputs and outputs of the study's models."""
 
 
 class Presentation(Protocol):
@@ -335,14 +335,14 @@ class Presentation(Protocol):
 
     @abstractmethod
     def describe(self, study: Study) -> Description:
-        """What pages and governance drafts say of the mechanism; the study has its roster."""
+        """Return what pages and governance drafts say about the mechanism; the study has its roster."""
 
     @abstractmethod
     def describe_study(self, study: Study) -> list[tuple[str, str]]:
-        """What a study's settings mean, as pairs of a heading and a sentence."""
+        """Return what a study's settings mean, as pairs of a heading and a sentence."""
 
     def list_warnings(self, study: Study) -> list[str]:
-        """What members of a complete roster should know before they begin."""
+        """Return what members of a complete roster should know before they begin."""
         return []
 
 

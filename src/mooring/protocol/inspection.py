@@ -1,4 +1,4 @@
-"""What the check of a participant's rows finds before anything leaves, whichever mechanism the study uses."""
+"""The result of a check of a participant's rows before anything leaves, for every mechanism."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from mooring.serialization import Count, Record, count_noun, render_html
 
 @dataclass(frozen=True)
 class Inspection(Record):
-    """What the check of a participant's rows found."""
+    """The result of a check of a participant's rows."""
 
     n_rows: Count
     class_counts: dict[str, Count] | None
     """Rows of each class of the study."""
     hazards: tuple[str, ...]
-    """What in these rows makes the transform easy to break."""
+    """Properties of these rows that make the transform easy to break."""
     warnings: tuple[str, ...]
-    """What holds whatever the rows are, and what could not be done."""
+    """Warnings that hold for all rows, and what could not be done."""
     local_only: Score | None
-    """A model of one's own, on the rows as they are, cross-validated: what joining has to beat."""
+    """Cross-validated score of a model of the raw rows alone, which joining has to beat."""
     verdict: str
     exceeded: tuple[str, ...] = ()
     """Limits of the study that this or an earlier check of these rows did not show to be kept."""
@@ -33,16 +33,16 @@ class Inspection(Record):
     rms: float | None = None
     """s, the root mean square of the projected rows; None where rows are not shared."""
     self_attack: AuditResult | None = None
-    """Some of the rows play the colluder, others the target; of yet others, the attacker must tell that they are not in. The
-    first point is the study's own. Without points, or None, where it could not be run."""
+    """Some of the rows play the colluder, others the target, and others are non-members that the attacker must recognise as
+    such. The first point is the study's own. It has no points, or is None, if it could not be run."""
     rows_digest: str = ""
-    """Keyed: by it `share` knows these very rows again."""
+    """Keyed digest, by which `share` recognises these rows."""
     refused: tuple[str, ...] = ()
-    """Why `share` takes no such rows, whatever attackers make of them; what helps is among the hazards."""
+    """Reasons why `share` refuses such rows, apart from attacks; the hazards say what helps."""
     decision: Decision | None = None
-    """Whether to share these rows; None until everything is known that decides."""
+    """Whether to share these rows; None until it is decided."""
     command: str = ""
-    """How the step was asked for."""
+    """The command that was run."""
 
     @property
     def level(self) -> float | None:

@@ -1,4 +1,4 @@
-"""The folder that a member of a study works in, what it holds, and what a step in it gives back.
+"""The folder in which a member of a study works, its content, and the outcome of a step.
 
 This module loads nothing heavy, since commands begin with it.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mooring.tables.schema import Schema
 
 CARDS = (".card.toml",)
-"""How the names of cards end."""
+"""Endings of the file names of cards."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Place:
     analysis: Path
     """The analyst's work folder."""
     pages: Pages = field(repr=False)
-    """Who writes the pages of steps."""
+    """Writes the pages of steps."""
     engine: Any = field(default=None, repr=False)
-    """Who does the analyst's long steps; None for this process."""
+    """Runs the analyst's long steps; None for this process."""
     ask_passphrase: Callable[[Path], str | None] = field(default=lambda vault: None, repr=False)
     """Asks a person for the passphrase of a vault."""
     opened: Vault | None = field(default=None, repr=False)
@@ -59,7 +59,7 @@ class Place:
 
     @classmethod
     def at(cls, root: Path, pages: Pages) -> Place:
-        """A folder in which everything has its usual name."""
+        """Return a folder in which everything has its usual name."""
         return cls(root, root / "study.toml", root / "vault", root / "analysis", pages)
 
     @property
@@ -104,7 +104,7 @@ class Place:
         return self.vault.study_path(self.study.folder_name)
 
     def identify(self) -> Identity:
-        """Who the vault's owner is, by the roster, or by a card that was written here."""
+        """Return who the vault's owner is, according to the roster or to a card that was written here."""
         from mooring.protocol.messages.card import read_card
         from mooring.protocol.storage.vault import has_vault
 
@@ -127,14 +127,14 @@ class Place:
         return Identity()
 
     def list_files(self, endings: tuple[str, ...], *, folder: str = "") -> list[str]:
-        """Names of plain files with one of the endings; hidden files and links are left out."""
+        """Return the names of plain files with one of the endings; hidden files and links are left out."""
         inside = self.root / folder
         if not inside.is_dir() or inside.is_symlink():
             return []
         return sorted(path.name for path in inside.iterdir() if path.name.endswith(endings) and is_plain(path))
 
     def show(self, path: str | Path) -> str:
-        """A path as somebody in the folder writes it."""
+        """Return a path as a person in this folder would write it."""
         return str(path.relative_to(self.root) if isinstance(path, Path) and path.is_relative_to(self.root) else path)
 
 
@@ -145,30 +145,30 @@ def is_plain(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step did, for a person, for a program, and for the step after it."""
+    """The outcome of a step, for a person, for a program, and for the next step."""
 
     result: Any
     """The typed result of the step."""
     record: Mapping[str, Any]
-    """The same for programs: values that JSON holds."""
+    """The same for programs, as values that JSON can hold."""
     lines: tuple[str, ...]
-    """What it did, in sentences."""
+    """Sentences on what was done."""
     details: tuple[str, ...] = ()
-    """What it found, in sentences that a page folds away."""
+    """Sentences on what was measured, which a page folds away."""
     notes: tuple[str, ...] = ()
-    """What somebody should look at."""
+    """Sentences on what deserves attention."""
     tables: tuple[tuple[str, Rows], ...] = ()
-    """A title, which may be empty, and lines of text, headings first."""
+    """Tables: a title, which may be empty, and rows of text, headings first."""
     decision: str = ""
-    """The sentence that matters most; empty if no sentence does."""
+    """The most important sentence; empty if there is none."""
     page: Path | None = None
-    """The page that it wrote."""
+    """The page that was written, if any."""
     standing: Literal["whole", "in part", "refused"] = "whole"
-    """Whether all went in, some was set aside or is advised against, or a limit of the study is not kept."""
+    """Whether everything was used, something was set aside or advised against, or a limit of the study is exceeded."""
 
 
 class Pages(Protocol):
-    """Who writes the pages that steps end in: `mooring.report`."""
+    """Writes the pages of steps; `mooring.report` does."""
 
     def write_check(self, study: Study, inspection: Inspection, output: Path) -> None:
         """Write the page of a check."""

@@ -1,4 +1,4 @@
-"""What steps of a study give back, whichever mechanism it uses."""
+"""Results of the steps of a study, for every mechanism."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ if TYPE_CHECKING:  # learners take a second to load
 
 @dataclass(frozen=True)
 class Finding(Record):
-    """Something that a reader of a result must not overlook."""
+    """Something in a result that a reader must not overlook."""
 
     kind: str
-    """What kind of thing it is: "missing", "flagged", "left out" and so on."""
+    """Its kind: "missing", "flagged", "left out" and so on."""
     words: str
     """The finding as a sentence."""
     about: tuple[str, ...] = ()
-    """Names of participants, or limits, that it is about."""
+    """Names of the participants or the limits that it concerns."""
 
 
 @dataclass(frozen=True)
 class Contribution(Record):
-    """What became of one participant's upload."""
+    """The state of one participant's upload."""
 
     state: str
-    """In words, without a full stop."""
+    """The state in words, without a full stop."""
     rows: Count | None = None
-    """None where the analyst does not know."""
+    """Number of its rows; None if the analyst does not know it."""
     fit: float | None = None
-    """Correlation of its anchor with the others'; None where there is no anchor."""
+    """Correlation of its anchor with the others' anchors; None without an anchor."""
 
 
 class GatherRecord(OpenRecord):
-    """What gathering bundles gives back and leaves in the work folder: one subclass for each mechanism."""
+    """The result of gathering bundles, which the work folder keeps. Each mechanism has a subclass."""
 
     kind_key: ClassVar[str] = "mechanism"
     mechanism: ClassVar[str] = ""
     command: str
 
     def list_left_out(self) -> Mapping[str, str]:
-        """Participants whose bundle was left out, and why."""
+        """Return the participants whose bundle was left out, and why."""
         return {}
 
     @property
@@ -55,28 +55,28 @@ class GatherRecord(OpenRecord):
         return not self.list_left_out()
 
     def describe(self) -> list[str]:
-        """Sentences on what was done, and what comes next."""
+        """Return sentences on what was done and what comes next."""
         return []
 
     def list_contributions(self) -> Rows:
-        """A line a participant, headings first."""
+        """Return one line per participant, headings first."""
         return [("participant", "state"), *((name, given.state) for name, given in self.list_states().items())]
 
     def list_states(self) -> Mapping[str, Contribution]:
-        """What became of each participant's upload, by name."""
+        """Return the state of each participant's upload, by name."""
         return {}
 
     def list_findings(self) -> tuple[Finding, ...]:
-        """What a reader must not overlook."""
+        """Return what a reader must not overlook."""
         return ()
 
     def list_measures(self) -> Rows:
-        """Measures of what was gathered, as rows of name and value."""
+        """Return measures of what was gathered, as rows of name and value."""
         return ()
 
 
 class TrainingRecord(OpenRecord):
-    """What training gives back and leaves in the work folder beside the model: one subclass for each mechanism."""
+    """The result of a training, which the work folder keeps beside the model. Each mechanism has a subclass."""
 
     kind_key: ClassVar[str] = "mechanism"
     mechanism: ClassVar[str] = ""
@@ -85,14 +85,14 @@ class TrainingRecord(OpenRecord):
     model_digest: str
     study: str
     made_from: str
-    """Digests of the study, and of what was trained on."""
+    """Digests of the study and of the training data: an alignment's space, or a closing list."""
     command: str
     score: Score | None
-    """How well the model predicts, where the analyst can know."""
+    """Score of the model; None if the analyst cannot know it."""
     participants: tuple[tuple[str, Score], ...]
-    """The score at each participant, of models of the others."""
+    """Score of models of the others on each participant's rows, by participant."""
     alone: tuple[tuple[str, Score], ...]
-    """The score of a model of one upload alone, by participant."""
+    """Score of a model of one upload alone, by participant."""
     gain: Gain | None
     """Score of models of the others minus that of models of one upload alone."""
 
@@ -102,32 +102,32 @@ class TrainingRecord(OpenRecord):
         return not self.list_findings()
 
     def list_findings(self) -> tuple[Finding, ...]:
-        """What a reader must not overlook."""
+        """Return what a reader must not overlook."""
         return ()
 
     def state_warnings(self) -> list[str]:
-        """A sentence on each contribution that was left out, and on what could not be checked."""
+        """Return a sentence on each contribution that was left out, and on what could not be checked."""
         return [finding.words for finding in self.list_findings()]
 
     def list_tables(self) -> dict[str, Rows]:
-        """Tables of scores, by title."""
+        """Return tables of scores, by title."""
         return {}
 
     def state_scores(self) -> list[str]:
-        """Sentences on how well the model predicts, as far as an analyst can know."""
+        """Return sentences on how well the model predicts, as far as an analyst can know."""
         return []
 
 
 @dataclass(frozen=True)
 class Consent:
-    """What the owner of rows decides when sharing them."""
+    """Decisions of the owner of rows who shares them."""
 
     labels: bool = False
     """Whether the analyst may see the label of every row as it is. A mechanism that shows labels is refused without it."""
     override: str = ""
     """'NAME: REASON': who shares, and why, although the check does not show that the study's limits are kept."""
     command: str = ""
-    """How the step was asked for, for the record."""
+    """The command that was run, for the record."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class CheckSummary(Record):
     """What sharing needs of a check. It is kept apart, because reading the whole inspection loads the attacks."""
 
     rows_digest: str
-    """Keyed: by it `share` recognises the rows that were checked."""
+    """Keyed digest, by which `share` recognises the rows that were checked."""
     exceeded_by_rows: dict[str, tuple[str, ...]]
     """Limits exceeded in this and earlier checks, by the digest of the rows: another seed does not undo them."""
     advice: str
@@ -143,7 +143,7 @@ class CheckSummary(Record):
     is_warning: bool
     """Whether the advice is not to share these rows."""
     command: str
-    """How the check was asked for."""
+    """The command that was run."""
 
     def __post_init__(self) -> None:
         if self.rows_digest not in self.exceeded_by_rows:
@@ -158,29 +158,29 @@ class CheckSummary(Record):
 
 @dataclass(frozen=True)
 class ShareResult(Record):
-    """What was shared; of secure sums, none of it but the digest leaves."""
+    """The result of sharing. In studies of secure sums, only the digest may leave the vault."""
 
     n_rows: Count
     bundle_digest: str
     reissued: bool
-    """Whether this is a bundle that was made before."""
+    """Whether the bundle was made before, so that the same bytes were written again."""
     class_counts: dict[str, Count] | None = None
-    """Rows a class, where rows are shared; the analyst sees them too."""
+    """Number of rows of each class, if rows are shared; the analyst sees these numbers too."""
     epsilon: float | None = None
     """ε of a study of secure sums; None without noise."""
     spent: float = 0.0
     """ε that this vault has spent in other studies of secure sums."""
     rows_digest: str = field(default="", repr=False)
-    """Keyed: by it the report knows whether these very rows were checked. It stays in the vault."""
+    """Keyed digest, by which the report recognises whether these rows were checked. It stays in the vault."""
     override: str = ""
     exceeded: tuple[str, ...] = ()
     """Who shared, and why, although these limits of the study were not shown to be kept."""
     command: str = ""
-    """How the step was asked for."""
+    """The command that was run."""
 
     @classmethod
     def of(cls, entry: Entry, **rest: Any) -> ShareResult:
-        """What the ledger says of an upload, and the rest."""
+        """Return what the ledger records of an upload, with further fields."""
         rest |= {"rows_digest": entry.rows_digest, "override": entry.override, "exceeded": entry.exceeded}
         return cls(entry.n_rows, entry.bundle or "", **rest)
 
@@ -192,7 +192,7 @@ class ShareResult(Record):
 
 @dataclass(frozen=True)
 class StepResult(Record):
-    """What a step that only one mechanism has wrote, such as dealing an anchor."""
+    """The result of a step that only one mechanism has, such as making an anchor."""
 
     output: str
     """The file."""

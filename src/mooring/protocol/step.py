@@ -22,7 +22,7 @@ USE = "Participants: use the joint model"
 AFTERWARDS = "At any time"
 """Headings under which steps and their commands are listed."""
 Value = str | float | bool | Path | tuple[str, ...] | tuple[Path, ...] | None
-"""What somebody answered to a question: text, a number, a tick, one file or one word of a list, or several."""
+"""An answer to a question: text, a number, a tick, one file or one word of a list, or several."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Item:
     """Something that a step needs or makes: files in a member's folder, or a state of the study."""
 
     what: str
-    """What it is, in words that fit into a sentence."""
+    """A noun phrase that fits into a sentence."""
     files: tuple[str, ...] = ()
     """Patterns below the folder. NAME stands for the member, STUDY for the study, RECORDS for where records are kept."""
     holds: Callable[[Place], bool] | None = None
@@ -60,7 +60,7 @@ class Choice:
 
     value: str
     words: str = ""
-    """How a page calls it; the value itself if empty."""
+    """The label on a page; the value itself if empty."""
     flag: str = ""
     """The option of the command that chooses it; empty if the command takes the value."""
 
@@ -70,12 +70,12 @@ Choices = tuple[Choice, ...] | Callable[[Place], Sequence[str]]
 
 @dataclass(frozen=True)
 class Question:
-    """What a step asks a person, and the option of its command that takes the answer."""
+    """A question that a step asks a person, and the option of its command that takes the answer."""
 
     name: str
     """The parameter of the step's function."""
     label: str
-    """What a page asks; fields of the study may stand in it, as in `str.format`."""
+    """The text of the question; fields of the study may stand in it, as in `str.format`."""
     kind: Literal["text", "number", "password", "tick", "choice", "many", "usual"] = "text"
     """`many` takes several answers, chosen from a list or separated by commas. A password is set, and asked for twice.
     `usual` is not asked; its answer is the file or folder that `default` names."""
@@ -85,7 +85,7 @@ class Question:
     endings: tuple[str, ...] = ()
     """Endings of file names, for a question whose answers are files in the folder."""
     default: str = ""
-    """What is chosen at first; somebody has to choose if it is empty."""
+    """The preselected answer; empty if a person has to choose."""
     is_optional: bool = False
     is_rare: bool = False
     """Whether a page folds it away."""
@@ -94,11 +94,11 @@ class Question:
     """Whether it is asked in a folder; None for always."""
 
     def word(self, place: Place) -> str:
-        """The label, with what the study says."""
+        """Return the label, with fields of the study filled in."""
         return self.label.format(study=place.study) if "{" in self.label else self.label
 
     def list_choices(self, place: Place) -> tuple[Choice, ...]:
-        """What there is to choose from in a folder."""
+        """Return the choices in a folder."""
         if self.endings:
             return tuple(Choice(name) for name in place.list_files(self.endings))
         return tuple(Choice(value) for value in self.choices(place)) if callable(self.choices) else self.choices
@@ -114,7 +114,7 @@ class Question:
         return bool(self.endings or self.choices)
 
     def read(self, given: Sequence[str], place: Place) -> Value:
-        """The answer, from the text of each entry that was given; text that is no answer is refused."""
+        """Return the answer from the text of each given entry; text that is no answer is refused."""
         if self.kind == "usual":
             return place.root / self.default
         entries = [entry for entry in given if entry]
@@ -151,7 +151,7 @@ class Question:
         return place.root / entries[0] if self.endings else entries[0]
 
     def spell(self, answer: Value, place: Place) -> list[str]:
-        """The words of a command line that give the same answer; a password is never among them."""
+        """Return the words of a command line that give the same answer, never a password."""
         if answer is None or answer is False or answer == ():
             return []
         if answer is True or self.kind == "password":
@@ -180,14 +180,14 @@ class Step:
 
     name: str
     role: str
-    """Who takes it: designer, participant, analyst, everybody, or a role that the mechanism names."""
+    """The role that takes it: designer, participant, analyst, everybody, or one that the mechanism names."""
     title: str
     explanation: str
     """What it does, in one sentence."""
     command: str
     """The words that follow `mooring`, without options that questions stand for."""
     phase: str
-    """The heading that it stands under where commands are listed."""
+    """The heading under which its command is listed."""
     needs: tuple[Item, ...] = ()
     makes: tuple[Item, ...] = ()
     asks: tuple[Question, ...] = ()
@@ -196,22 +196,22 @@ class Step:
     when: Callable[[Place], bool] | None = None
     """Whether somebody may take it in a folder; None for always."""
     advise: Callable[[Place], tuple[str, bool] | None] | None = None
-    """What an earlier step found for or against this one, and whether that is a warning."""
+    """Returns what an earlier step advises about this one, and whether that is a warning."""
     after: str = ""
     """For steps of a mechanism, the step that it follows."""
     is_optional: bool = False
     """Whether a study goes on without it."""
 
     def list_questions(self, place: Place) -> tuple[Question, ...]:
-        """The questions that are asked in a folder."""
+        """Return the questions that are asked in a folder."""
         return tuple(question for question in self.asks if question.when is None or question.when(place))
 
     def read(self, form: Mapping[str, Sequence[str]], place: Place) -> dict[str, Value]:
-        """The answers in a form, checked; what the step does not ask is not read."""
+        """Return the checked answers in a form; entries that the step does not ask for are ignored."""
         return {asked.name: asked.read(form.get(asked.name, ()), place) for asked in self.list_questions(place)}
 
     def spell(self, answers: Mapping[str, Value], place: Place) -> str:
-        """The command line that takes the step with these answers, in the folder."""
+        """Return the command line that takes the step with these answers, in the folder."""
         asked = [question for question in self.asks if question.name in answers]
         words = [word for question in asked for word in question.spell(answers[question.name], place)]
         return shlex.join(["mooring", *self.command.split(), *words])
@@ -219,7 +219,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Addition:
-    """What a mechanism adds to a common step, or says differently."""
+    """Additions of a mechanism to a common step, and texts that replace its own."""
 
     step: str
     """The name of the common step."""
@@ -230,7 +230,7 @@ class Addition:
     explanation: str = ""
 
     def extend(self, step: Step) -> Step:
-        """The step with what is added."""
+        """Return the step with the additions."""
         return replace(
             step,
             needs=(*step.needs, *self.needs),

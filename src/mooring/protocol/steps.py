@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def list_commands() -> dict[str, str]:
-    """First words of the commands of all steps, in their order, with the heading that each stands under."""
+    """Return the first words of the commands of all steps, in their order, with the heading of each."""
     added = [step for steps, _ in list_own_steps().values() for step in steps]
     return {step.command.split()[0]: step.phase for step in arrange_steps(added, ()) if "--" not in step.command}
 
 
 def explain_command(words: str) -> str:
-    """What a command does, in the sentences of its steps; words are those that follow `mooring`."""
+    """Return what a command does, in the sentences of its steps; `words` are those that follow `mooring`."""
     by_mechanism = {
         name: " ".join(dict.fromkeys(step.explanation for step in steps if step.command == words))
         for name, steps in list_steps().items()
@@ -39,7 +39,7 @@ def explain_command(words: str) -> str:
 
 
 def arrange_steps(steps: Iterable[Step], additions: Iterable[Addition]) -> list[Step]:
-    """The common steps with those of a mechanism among them, and with what the mechanism adds."""
+    """Return the common steps with the steps and additions of a mechanism."""
     added = {addition.step: addition for addition in additions}
     arranged = [added[step.name].extend(step) if step.name in added else step for step in COMMON]
     for step in steps:
@@ -49,17 +49,17 @@ def arrange_steps(steps: Iterable[Step], additions: Iterable[Addition]) -> list[
 
 
 def list_steps() -> dict[str, list[Step]]:
-    """All steps of a study, in the order in which they are taken, for each mechanism by its name."""
+    """Return all steps of a study in the order in which they are taken, by mechanism."""
     return {name: arrange_steps(*added) for name, added in list_own_steps().items()}
 
 
 def steps_of(study: Study) -> list[Step]:
-    """All steps of a study, in the order in which they are taken."""
+    """Return all steps of a study in the order in which they are taken."""
     return list_steps()[study.mechanism.name]
 
 
 def find_step(place: Place, name: str) -> Step:
-    """The step of a name, in the study of a folder; a study whose mechanism has no such step is refused."""
+    """Return the step with this name in the study of a folder; a study without such a step is refused."""
     steps = {step.name: step for step in COMMON}
     if name not in steps or (steps[name].needs and place.has_study):  # joining, for example, needs no study
         steps = {step.name: step for step in steps_of(place.study)}
@@ -71,7 +71,7 @@ def find_step(place: Place, name: str) -> Step:
 
 @dataclass(frozen=True)
 class StepState:
-    """Where a step stands in a folder."""
+    """The state of a step in a folder."""
 
     step: Step
     is_done: bool
@@ -80,7 +80,7 @@ class StepState:
 
 
 def state_of(place: Place) -> list[StepState]:
-    """The steps that the owner of a folder takes or may take, in their order, and where each stands.
+    """Return the steps that the owner of a folder may take, in their order, with the state of each.
 
     Without a study, only joining is known. Until somebody has joined, steps that need a roster are not listed either.
     """

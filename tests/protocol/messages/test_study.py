@@ -111,7 +111,7 @@ def test_a_member_is_enrolled_once_and_nobody_takes_its_name() -> None:
             (enrolled if len(roster) == 1 else AGREED).with_members(roster)
     with raising(InputError, "roster", expected="different signing keys", got=f"{KEYLESS.name!r} and 'other'"):
         enrolled.with_members([replace(KEYLESS, name="other")])
-    with raising(InputError, "roster", expected="a sealing key a participant"):
+    with raising(InputError, "roster", problem="no sealing key"):
         AGREED.with_members([replace(KEYLESS, sealing_key="")])
 
 

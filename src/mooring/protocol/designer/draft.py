@@ -123,7 +123,7 @@ def draft_study(
         _describe_column(table, each, known, kinds.get(each, "")) for each in table.names if each not in left_out
     ]
     if not columns:
-        raise InputError("data file", expected="a table with columns to share", got="none", cure="Drop fewer.")
+        raise InputError("data file", problem="No column is left to share.", cure="Drop fewer columns.")
     for column in columns:
         if column["name"] in known.missing_words:
             column["missing_words"] = list(known.missing_words[column["name"]])
@@ -165,7 +165,7 @@ def render_draft(
 
 
 def count_open_entries(text: str) -> int:
-    """How many entries of a draft are still open."""
+    """Return the number of open entries in a draft."""
     return sum(1 for line in text.splitlines() if TODO in line)
 
 

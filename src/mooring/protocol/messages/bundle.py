@@ -27,4 +27,4 @@ class Bundle(Protocol):
 
     @property
     def n_rows(self) -> int | None:
-        """How many rows it is of; None where the upload does not tell."""
+        """Number of rows; None if the upload does not state it."""

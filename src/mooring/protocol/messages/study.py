@@ -266,7 +266,7 @@ class Study:
                 cure = "Take one out; who joins in two roles needs a folder and a vault for each."
                 raise InputError("roster", expected=f"different {what}", got=f"those of {names} alike", cure=cure)
         if any(not member.sealing_key for member in self.participants):
-            raise InputError("roster", expected="a sealing key a participant", got="one without", cure=CARD_CURE)
+            raise InputError("roster", problem="A participant has no sealing key.", cure=CARD_CURE)
         if other := [member.name for member in self.participants if not member.holds_sealing_key]:
             expected = "sealing keys that are the other form of their signing keys"
             raise InputError("roster", expected=expected, got=f"another key for {other[0]}", cure=CARD_CURE)
@@ -283,7 +283,7 @@ def _by_names(members: Sequence[Member], further: Sequence[Member]) -> tuple[Mem
     for member in further:
         if known.setdefault(member.name, member) != member:
             got = f"two different cards of {member.name!r}"
-            raise InputError("roster", expected="one card a name", got=got, cure="Ask which is the right one.")
+            raise InputError("roster", expected="one card per name", got=got, cure="Ask which is the right one.")
     return tuple(known.values())
 
 

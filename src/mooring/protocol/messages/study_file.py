@@ -102,7 +102,7 @@ def require_size(text: str) -> None:
     if len(text) > _MOST_BYTES or len(text.encode()) > _MOST_BYTES:
         raise InputError("study", expected="a file of at most 1 MB", got="a larger one", cure=cure)
     if sum(map(text.count, ",=[{.")) > _MOST_ENTRIES:
-        raise InputError("study", expected=f"at most {_MOST_ENTRIES} entries", got="more", cure=cure)
+        raise InputError("study", expected=f"at most {_MOST_ENTRIES} entries", got="more entries", cure=cure)
 
 
 def render_study(plain: Mapping[str, Any], *, above: str = "", below: str = "") -> str:
@@ -162,7 +162,7 @@ def render_member(header: str, member: Mapping[str, str]) -> str:
 
 
 def render_table(table: Mapping[str, Any]) -> str:
-    """The entries of a table, one a line."""
+    """Return the entries of a table, one per line."""
     return "".join(f"{key} = {render_value(value)}\n" for key, value in table.items())
 
 
@@ -301,7 +301,8 @@ def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
     limits = read_entries(_Limits, file.limits, what="limits", cure=_CURE)
     _check_limits(limits)
     if len(rows.image_shape) > 3:
-        raise InputError("image_shape", expected="up to three whole numbers", got="more", cure=_CURE)
+        got = f"{len(rows.image_shape)} numbers"
+        raise InputError("image_shape", expected="up to three whole numbers", got=got, cure=_CURE)
     schema = Schema(columns, label, rows.missing_words, rows.ids)
     return {
         "name": file.name,

@@ -20,11 +20,11 @@ if TYPE_CHECKING:  # attacks take a second to load, and a draft does not need th
 WIDEST_WITHOUT_PROJECTION = 30
 """Encoded rows that are wider are projected, unless a draft says otherwise."""
 ANCHOR_NOISE, DATA_NOISE = 0.1, 0.5
-"""For methods with a noise that a study itself does not have."""
+"""Noise of methods that add a noise which the study's own method does not."""
 
 
 def drafted_projection(study: Study) -> Projection:
-    """The projection that a draft of the same columns has."""
+    """Return the projection that a draft of the same columns has."""
     m = study.n_features
     if m <= WIDEST_WITHOUT_PROJECTION:
         return no_projection(m)
@@ -32,7 +32,7 @@ def drafted_projection(study: Study) -> Projection:
 
 
 def drafted_features(study: Study) -> FeatureMap:
-    """The features of secure sums that a draft of the same columns has."""
+    """Return the features of secure sums that a draft of the same columns has."""
     settings = SumSettings(features="pictures" if study.image_shape else "columns")
     return make_features(settings, study.schema, study.image_shape)
 
@@ -40,7 +40,7 @@ def drafted_features(study: Study) -> FeatureMap:
 def list_contrast(
     parts: Partition, projection: Projection, asked: AuditRequest, *, noises: tuple[float, float], n_anchor_rows: int
 ) -> Sequence[OperatingPoint]:
-    """Uploads of rows by the methods that were asked for, at their noise or at `noises` (v and σ)."""
+    """Return points of the requested methods that upload rows, at the requested noise or at `noises` (v and σ)."""
     from mooring.audit import PointGrid, root_mean_square
 
     if not asked.methods:
@@ -56,7 +56,7 @@ def list_contrast(
 
 
 def contrast_to_sums(parts: Partition, projection: Projection, asked: AuditRequest) -> Sequence[OperatingPoint]:
-    """Uploads of rows beside a mechanism that shares none: the methods that were asked for, or one with noise."""
+    """Return points that upload rows, for comparison with sums: of the requested methods, or one point with noise."""
     from mooring.audit import point_with_noise
 
     h = projection.n_components
@@ -66,7 +66,7 @@ def contrast_to_sums(parts: Partition, projection: Projection, asked: AuditReque
 
 
 def list_sums(asked: AuditRequest) -> tuple[SumPoint, ...]:
-    """Secure sums of the same columns, at each ε that was asked for."""
+    """Return points of secure sums of the same columns, one per requested ε."""
     from mooring.audit import SumPoint
 
     return tuple(SumPoint(epsilon) for epsilon in dict.fromkeys(asked.epsilons))

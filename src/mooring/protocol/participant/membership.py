@@ -40,9 +40,9 @@ def issue_card(vault: Vault, path: Path, *, name: str, role: Role = "participant
     ----------
     vault : Vault
     path : Path
-        Of the card.
+        File for the card.
     name : str
-        In the study.
+        Name in the study.
     role : "participant", "helper" or "analyst"
         A helper combines in studies of secure sums and contributes no rows.
     """

@@ -83,7 +83,7 @@ class PredictionRecord(Record):
     """As in `Predictions`."""
     adjustment: AdjustmentRecord | None = None
     command: str = ""
-    """How the step was asked for."""
+    """The command that was run."""
     only_class: str = ""
     """The class that the model predicts for every row; empty if it predicts several, or numbers."""
     n_classes: Count = 0
@@ -264,14 +264,14 @@ def predict_rows(
     If `own_rows`, the rows that were shared, are given, a model is trained on them alone for comparison.
     """
     if study.label.kind == "none":
-        raise InputError("study", expected="one with a label", got="none", cure="There is nothing to predict.")
+        raise InputError("study", problem="The study has no label to predict.", cure="Use a study with a label.")
     schema, asked, exchange = study.schema, tuple(ignore), exchange_of(study)
     person = exchange.person_column(study)
     if person and person not in (*study.ids, *ignore):
         schema, ignore = replace(schema, ids=(person, *study.ids)), (*ignore, person)
     opened = exchange.open_result(vault, study, result)
     if not opened.model_digest:
-        raise InputError("result", expected="one with a model", got="none", cure="Ask the analyst to train.")
+        raise InputError("result", problem="The result has no model.", cure="Ask the analyst to train one.")
     predict, release = opened.predict, opened.release
     prints = Fingerprinter(vault.ledger_key, [column.name for column in study.columns])
     values_by_block, shares, truth, rows = [], [], [], []

@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # attacks and learners take a second to load, which sharing n
 
 @dataclass(frozen=True)
 class Participant:
-    """One organisation in one study; every step is a command's as well.
+    """One organisation in one study. There is a command for every step, too.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class Participant:
         Parameters
         ----------
         folder : Path
-            The new vault's.
+            Folder of the new vault.
         passphrase : str, optional
             Encrypts the keys; None leaves that to the disk.
         floors : Floors, optional
@@ -63,7 +63,7 @@ class Participant:
 
     @property
     def member(self) -> Member:
-        """Who this is in the roster."""
+        """The participant's entry in the roster."""
         return find_membership(self.vault, self.study)
 
     def take(self, step: str, *, output: Path, progress: Progress | None = None, **files: str | Path) -> StepResult:
@@ -101,9 +101,9 @@ class Participant:
         data : path or data frame
             The rows to be shared.
         seed : int
-            Of the sample and the self-attack.
+            Random seed of the sample and of the self-attack.
         command : str
-            How the step was asked for, for the record.
+            The command that was run, for the record.
         """
         exchange = exchange_of(self.study)
         exchange.require_floors(self.study, self.vault.floors)
@@ -141,7 +141,7 @@ class Participant:
     def keep_predictions(self, predictions: Predictions, *, command: str = "") -> PredictionRecord:
         """Keep what predictions showed in the vault, for the report; returns what is kept, which is no prediction.
 
-        Predictions without labels do not replace a score that was kept before. `command` is how the step was asked for.
+        Predictions without labels do not replace a score that was kept before. `command` is the command that was run.
         """
         from mooring.protocol.participant.prediction import PREDICT_FILE, PredictionRecord
 
@@ -184,7 +184,7 @@ class Participant:
             'NAME: REASON': who shares, and why, although the check does not show that the study's limits are kept. It is
             kept with the record of what was shared; where limits are kept, it is not needed and not kept.
         command : str
-            How the step was asked for, for that record.
+            The command that was run, for that record.
         """
         require_reasoned("--override", override)
         return exchange_of(self.study).share(
@@ -199,7 +199,7 @@ class Participant:
         )
 
     def recall_check(self) -> str:
-        """What the last check decided about the rows that were shared."""
+        """Return what the last check decided about the rows that were shared."""
         entry = Ledger(self.vault.folder).entry(self.study.digest)
         checked = read_check(self.vault, self.study)
         if entry is None or checked is None or checked.rows_digest != entry.rows_digest:

@@ -71,7 +71,7 @@ class Closing(GatherRecord):
     study: str = ""
     """The study's digest."""
     command: str = ""
-    """How the step was asked for."""
+    """The command that was run."""
 
     @property
     def is_whole(self) -> bool:

@@ -56,7 +56,7 @@ class SumTraining(TrainingRecord):
     made_from: str = ""
     """Digests of the study, and of the closing list."""
     command: str = ""
-    """How the step was asked for."""
+    """The command that was run."""
     is_guaranteed: bool = True
     """Whether the noise gives a guarantee, which assumes public ranges."""
     n_classes: Count = 0
