@@ -9,7 +9,7 @@ import pytest
 from mooring.mechanisms.sums.answers import Answer, OddsRatio, OddsRatios, Source, SurvivalCurves, SurvivalPoint
 from mooring.report.answer_page import draw_answer, list_at_risk, render_answer
 
-SOURCE = Source(1000.0, 10.0, 1.0, 1e-5, "row")
+SOURCE = Source(1000.0, 10.0, 1.0, 1e-5, "row", "")
 CURVES = SurvivalCurves(
     SOURCE,
     (),

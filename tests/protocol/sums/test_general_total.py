@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,13 @@ import pytest
 
 from mooring.errors import InputError
 from mooring.mechanisms.settings import MechanismSettings
+from mooring.mechanisms.sums.answers import describe
 from mooring.mechanisms.sums.guarantee import calibrate_multiplier
 from mooring.mechanisms.sums.pairwise import PairwiseLayout
 from mooring.mechanisms.sums.settings import SumSettings
 from mooring.mechanisms.sums.workload import PairwiseTotal, sum_exactly
+from mooring.protocol.messages.study_file import RangeSource
+from mooring.protocol.registry import exchange_of
 from mooring.protocol.sums.scheme import sum_scheme
 from mooring.protocol.sums.total import open_total
 from mooring.protocol.sums.training import train_sums
@@ -79,6 +83,15 @@ def test_means_of_persons_are_added_and_lose_nothing(tmp_path: Path) -> None:
     given = make_sum_study(tmp_path, 2, epsilon=None, questions=QUESTIONS, least_rows=1500, **settings)
     total = open_after(given, table=lambda i: given.table(i, 1500, persons=[k // 300 for k in range(1500)]))
     assert total.n_rows == pytest.approx(10, rel=1e-3)  # five persons of 300 rows at each of two participants
+
+
+@pytest.mark.parametrize("confirmed", ["", "Dr. Ash: the ranges are public"])
+def test_answers_say_where_ranges_from_rows_leave_no_guarantee(confirmed: str, tmp_path: Path) -> None:
+    given = make_sum_study(tmp_path, 2, epsilon=8.0, questions=QUESTIONS)
+    study = replace(given.study, range_source=RangeSource(("x0",), confirmed))
+    open_after(replace(given, study=study))
+    total = exchange_of(study).open_total(study, given.work, given.inbox)
+    assert bool(describe(total).source.caveat) == (not confirmed)
 
 
 def test_a_total_for_one_model_answers_nothing_else(tmp_path: Path) -> None:

@@ -423,6 +423,8 @@ class PairwiseTotal:
     """The guarantee for adding or removing one unit; None without noise."""
     unit: str = "row"
     """Either "row" or "person"."""
+    caveat: str = ""
+    """Why the noise gives no guarantee although there is some; empty if it gives one."""
 
     @property
     def n_rows(self) -> float:

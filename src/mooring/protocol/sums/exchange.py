@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -27,7 +28,7 @@ from mooring.protocol.sums.delivery import prepare_sum_model
 from mooring.protocol.sums.description import describe_sums
 from mooring.protocol.sums.features import fit_features
 from mooring.protocol.sums.result import open_sum_model, specify_sum_model
-from mooring.protocol.sums.scheme import state_sum_guarantee, sum_scheme, sum_settings
+from mooring.protocol.sums.scheme import explain_missing_guarantee, state_sum_guarantee, sum_scheme, sum_settings
 from mooring.protocol.sums.steps import ADDITIONS, STEPS
 from mooring.protocol.sums.total import Closing, close_list, open_total
 from mooring.protocol.sums.training import SumTraining, train_sums
@@ -188,7 +189,7 @@ class SumExchange(Exchange):
 
     def open_total(self, study: Study, folder: Path, shares: Path) -> PairwiseTotal:
         """Open the general total; see `mooring.protocol.sums.total.open_total`."""
-        return open_total(study, folder, shares).pairwise
+        return replace(open_total(study, folder, shares).pairwise, caveat=explain_missing_guarantee(study))
 
     def describe_study(self, study: Study) -> list[tuple[str, str]]:
         """What a study's settings mean, as pairs of a heading and a sentence."""

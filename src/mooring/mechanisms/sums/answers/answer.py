@@ -30,19 +30,22 @@ class Source(Record):
     """The guarantee for adding or removing one unit; None without noise."""
     unit: str
     """Either "row" or "person"."""
+    caveat: str
+    """Why the noise gives no guarantee although there is some; empty if it gives one."""
 
     def __str__(self) -> str:
         if self.epsilon is None:
             return f"{self.rows:,.0f} rows, without noise and without a guarantee."
         about = f"About {max(self.rows, 0):,.0f} rows (± {1.96 * self.rows_error:,.0f} by noise)"
-        return f"{about}; ε = {self.epsilon:g}, δ = {self.delta:g} for one {self.unit}."
+        promise = f"{about}; ε = {self.epsilon:g}, δ = {self.delta:g} for one {self.unit}."
+        return f"{promise} {self.caveat}".strip()
 
 
 def name_source(total: PairwiseTotal) -> Source:
     """Return the number of rows and the guarantee of a total."""
     one = total.workload.constant
     values, noise = total.read(one.vector[None], one.vector[None])
-    return Source(float(values[0]), math.sqrt(noise[0, 0]), total.epsilon, total.delta, total.unit)
+    return Source(float(values[0]), math.sqrt(noise[0, 0]), total.epsilon, total.delta, total.unit, total.caveat)
 
 
 @dataclass(frozen=True)
