@@ -191,7 +191,7 @@ def capture(function: Callable[[], None], device: Any) -> Callable[[], None] | N
 
     with torch.cuda.device(device):
         if device not in _RECORDINGS.first:
-            stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            stream = torch.cuda.Stream()
             _RECORDINGS.first[device] = stream, _recorded(lambda: torch.zeros(1, device=device), stream)
         stream, first = _RECORDINGS.first[device]
         try:

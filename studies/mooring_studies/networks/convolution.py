@@ -192,7 +192,7 @@ def _pooling() -> Any:
     """
     import torch
 
-    class Pooling(torch.autograd.Function):
+    class Pooling(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
         def forward(context: Any, sums: Array, bias: Array) -> Array:
             largest = sums.amax(dim=1)
