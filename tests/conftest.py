@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +17,7 @@ from hypothesis import settings
 from mooring import InputError, RigidMap, make_anchor
 from mooring.attacks import set_effort
 from mooring.audit import AuditEffort
+from mooring.learners import LEARNERS
 from mooring.protocol.crypto.keys import unlock_with_passphrase
 from tests.raising import raising
 
@@ -75,6 +76,20 @@ def effort(request: pytest.FixtureRequest) -> Iterator[None]:
     previous = set_effort(AuditEffort() if request.module.__name__.startswith(_FULL_EFFORT) else LITTLE_EFFORT)
     yield
     set_effort(previous)
+
+
+@pytest.fixture(scope="module")
+def fewer_features() -> Iterator[None]:
+    """Register 'random-fourier' with 100 features instead of 800, on which training and screening spend most time."""
+    from sklearn.kernel_approximation import RBFSampler
+
+    learner = LEARNERS["random-fourier"]
+    settings = replace(
+        learner.linear, features=lambda h, seed: RBFSampler(gamma=1 / h, n_components=100, random_state=seed)
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(LEARNERS, "random-fourier", replace(learner, make=settings.make, linear=settings))
+        yield
 
 
 unlock_once = cache(unlock_with_passphrase)
@@ -159,6 +174,6 @@ def browse(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[
         profile = tmp_path_factory.mktemp("profile")
         command = [chromium, *flags.split(), f"--user-data-dir={profile}", f"--window-size={width},900"]
         command += [*options, path.resolve().as_uri()]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
     return open_page

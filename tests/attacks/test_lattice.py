@@ -104,9 +104,9 @@ def test_so_many_columns_are_reduced_and_no_more(monkeypatch: pytest.MonkeyPatch
 def test_fourteen_standardised_columns_are_recovered_exactly_in_a_few_seconds() -> None:
     parts = standardised(drawn(14))
     view = viewed(parts)
-    started = time.perf_counter()
+    started = time.process_time()
     rows = recovered(view)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 10  # about two on a machine of 2024
     np.testing.assert_allclose(rows, parts[1], atol=1e-9)
     np.testing.assert_array_equal(recovered(view), rows)  # the same generator, the same rows
 

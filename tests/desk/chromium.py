@@ -74,7 +74,7 @@ class Tab:
         except DevToolsError:
             return None
 
-    def wait_for(self, script: str, seconds: float = 180.0) -> Any:
+    def wait_for(self, script: str, seconds: float = 600.0) -> Any:
         """Wait until an expression holds on the page that is loaded by then."""
         end = time.monotonic() + seconds
         while not (found := self.find(f"document.readyState === 'complete' && ({script})")):

@@ -37,7 +37,7 @@ class Running:
             headers |= {"origin": f"http://127.0.0.1:{session.port}", "content-length": str(len(body or b""))}
             headers |= {"content-type": "application/x-www-form-urlencoded"}
         headers |= {name.replace("_", "-"): value for name, value in changed.items()}
-        talk = http.client.HTTPConnection("127.0.0.1", session.port, timeout=30)
+        talk = http.client.HTTPConnection("127.0.0.1", session.port, timeout=300)
         talk.putrequest(method, (session.path if root is None else root) + path, skip_host=True)
         for name, value in headers.items():
             if value is not None:
@@ -57,7 +57,7 @@ class Running:
         job = self.application.jobs.last
         assert job is not None
         if job.thread is not None:
-            job.thread.join(120)
+            job.thread.join(600)
         found = re.search(r'<div class="(?:good|warn|plain)" id="(.*?)</div>\n', self.ask("GET", "/").text, re.DOTALL)
         assert found is not None
         return found.group(1)
