@@ -144,8 +144,14 @@ def test_an_unknown_name_is_refused_with_the_known_ones(refused: Callable[..., N
         refused(lambda name=name: run(name, view, rng=RNG), "attack", "known-secret, known-anchor", repr(name))
 
 
-@pytest.mark.parametrize("view_name", VIEWS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("method", "view_name"),
+    [
+        (method, view)
+        for method, view in product(METHODS, VIEWS)
+        if view == "plain" or method in ("c-gdp-data-noise", "i-gdp", "aa-i-gdp-both-noise")
+    ],
+)
 @pytest.mark.parametrize("attack", CONTRACT)
 def test_it_rebuilds_rows_where_it_must_and_says_why_not_elsewhere(attack: str, method: str, view_name: str) -> None:
     view = simulated(method).view(**VIEWS[view_name])

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +13,7 @@ import pytest
 from mooring_studies import redraw, runner
 from mooring_studies.figures import study_figures as draw
 from mooring_studies.settings.spec import noise_draws
-from mooring_studies.storage.store import read_finished
+from mooring_studies.storage.store import one_run_at_a_time, read_finished
 
 from mooring.randomness import Streams
 from tests.commands import flat, run
@@ -199,16 +197,9 @@ def test_a_run_that_stops_goes_on_from_there(
 
 def test_two_runs_do_not_write_the_same_files_at_once(study: FakeStudy, tmp_path: Path, undrawn: None) -> None:
     run("reproduce", "mnist", "--quick", "--draws", 1, "--output", tmp_path)
-    script = "import sys; from pathlib import Path; from mooring_studies.storage.store import one_run_at_a_time\n"
-    script += "with one_run_at_a_time(Path(sys.argv[1]), make=False):\n"
-    script += "    sys.stdout.write('in\\n'); sys.stdout.flush(); sys.stdin.read()"
-    command = [sys.executable, "-c", script, str(tmp_path / "mnist")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "in\n"
+    with one_run_at_a_time(tmp_path / "mnist", make=False):  # between processes: test_store
         for words in (["--draws", 1], ["--draws", 2], ["--redraw"]):
             run("reproduce", "mnist", "--quick", *words, "--output", tmp_path, code=5)
-        other.communicate()
     run("reproduce", "mnist", "--quick", "--draws", 2, "--output", tmp_path)
 
 

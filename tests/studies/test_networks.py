@@ -64,10 +64,10 @@ def same(left: Ensemble, right: Ensemble, *, within: float = 1e-12) -> bool:
 def test_members_learn_what_torch_modules_learn_one_at_a_time(
     architecture: Architecture, zeros: bool, dtype: str, within: float
 ) -> None:
-    rows, labels, validation, truth = problem(architecture, dtype=getattr(torch, dtype))
+    rows, labels, validation, truth = problem(architecture, members=2, n=120, m=60, dtype=getattr(torch, dtype))
     if zeros:
         rows, validation = blank(rows, architecture.side), blank(validation, architecture.side)
-    settings: dict[str, Any] = {"architecture": architecture, "streams": STREAMS, "schedule": Schedule(3, 64)}
+    settings: dict[str, Any] = {"architecture": architecture, "streams": STREAMS, "schedule": Schedule(2, 64)}
     together = train_ensemble(rows, labels, validation, truth, **settings)
     checkpoints, best_epochs, best_scores = one_at_a_time(rows, labels, validation, truth, **settings)
     assert together.parameters["output.bias"].dtype == rows.dtype

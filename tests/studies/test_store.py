@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import tomllib
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -218,25 +220,24 @@ def test_rows_come_back_as_they_were_given(tmp_path: Path) -> None:
     assert len(list((tmp_path / "store" / "k1").glob("rows-*"))) == 2
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from mooring_studies.storage.store import ResultStore
-
-store = ResultStore(Path(sys.argv[1]), "k1", {"mooring": "0.9", "date": "2026-01-02"})
-for draw in range(3):
-    if draw == 2 and sys.argv[2] == "writing":
-        os.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL)
-    store.append([{"method": "i-gdp", "draw": draw}])
-os.kill(os.getpid(), signal.SIGKILL)
-"""
+def append_until_killed(folder: Path, when: str) -> None:
+    store = opened(folder)
+    for draw in range(3):
+        if draw == 2 and when == "writing":
+            os.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL)
+        store.append([{"method": "i-gdp", "draw": draw}])
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.posix
 @pytest.mark.parametrize(("when", "there"), [("between", {0, 1, 2}), ("writing", {0, 1})])
 def test_a_run_that_is_killed_loses_no_finished_chunk(when: str, there: set[int], tmp_path: Path) -> None:
-    ended = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), when], check=False)
-    assert ended.returncode == -signal.SIGKILL
+    process = get_context("fork").Process(target=append_until_killed, args=(tmp_path, when))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads: the libraries here survive it
+        process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
     with opened(tmp_path) as store:  # the killed process's lock went with it
         assert store.done(method="i-gdp") == there
         missing = [draw for draw in range(4) if draw not in there]

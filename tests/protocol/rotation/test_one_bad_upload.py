@@ -27,7 +27,9 @@ from mooring.protocol.rotation.training_record import Training
 from tests.protocol.rotation.support import Site, send
 from tests.sites import numeric_study, spec_of
 
-P, H, R, V, N = 5, 8, 32, 0.03, 250
+pytestmark = pytest.mark.usefixtures("fewer_features")
+
+P, H, R, V, N = 5, 8, 32, 0.03, 160
 METHODS = ("aa-i-gdp-anchor-noise", "aa-i-gdp")
 WEIGHTS = np.array([3.0, -2.0, 2.0, 1.5, -1.0, 1.0, 0.5, 0.0])
 Change = Callable[[np.ndarray, np.random.Generator], np.ndarray]
@@ -92,7 +94,7 @@ def take_another_anchor(centred: np.ndarray, rng: np.random.Generator) -> np.nda
 
 
 FAMILY: dict[str, Change] = {
-    **{f"moved by {x}": (lambda centred, rng, x=x: centred + x) for x in (0.1, 0.5, 200)},
+    **{f"moved by {x}": (lambda centred, rng, x=x: centred + x) for x in (0.1, 200)},
     **{f"{x} times": scale(x) for x in (0.98, 2)},
     **{f"{k} columns reflected": reflect(k) for k in (1, 4, 8)},
     **{f"{k} columns almost gone": narrow(k) for k in (1, 4)},
@@ -143,11 +145,10 @@ def run_without(method: str, bad: int) -> tuple[Training | None, AlignmentState,
 
 
 def cases() -> Iterator[tuple[str, int, str]]:
-    """Everything by the first one; by the last one, and by a bad reference, what intake does not refuse."""
-    shown = ("4 columns reflected", "a direction lost")
-    yield from ((METHODS[0], 0, name) for name in FAMILY)
-    yield from ((METHODS[0], P - 1, name) for name in shown)
-    yield from ((METHODS[1], 0, name) for name in (*shown, "moved by 0.5", "1 of the rows permuted", "another anchor"))
+    """Everything by the first one or the last one; by a bad reference, what intake does not refuse."""
+    by_the_last = ("4 columns reflected", "a direction lost")
+    yield from ((METHODS[0], P - 1 if name in by_the_last else 0, name) for name in FAMILY)
+    yield from ((METHODS[1], 0, name) for name in (*by_the_last, "1 of the rows permuted", "another anchor"))
 
 
 @pytest.mark.parametrize(("method", "bad", "name"), list(cases()))
