@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -33,11 +32,9 @@ def scheme(p: int = 20, **options: Any) -> SumScheme:
     return make_scheme(SumSettings(**options), LAYOUT, RowFeatures(11), ROSTER[:p])
 
 
-def noise_at(n_classes: int, quorum: int) -> object:
-    """Noise of a multiplier of one on sums of one feature: 4⁴ and 4² over half the budget, shared by the quorum."""
-    layout, made = SumLayout(1, Outcome(n_classes), 4 if n_classes else 2), SumPrivacy(1.0, 1e-5, quorum, 0, 1, 0.5)
-    with mock.patch("dp_accounting.mechanism_calibration.calibrate_dp_mechanism", return_value=1.0):
-        return calibrate_sums.__wrapped__(layout, made)
+def noise_at(quorum: int) -> object:
+    """Noise on a product of one feature: 2⁴ times 4.91² over half the budget, shared by the quorum."""
+    return calibrate_sums(SumLayout(1, Outcome(2), 2), SumPrivacy(1.0, 1e-5, quorum, 0, 1, 0.5))
 
 
 @pytest.mark.parametrize(
@@ -53,8 +50,7 @@ def noise_at(n_classes: int, quorum: int) -> object:
         ("quorum", lambda c: privacy(n_colluders=c), 4, 5),
         ("rows_per_person", lambda m: privacy(rows_per_person=m), 1, 0),
         ("product_share", lambda share: privacy(product_share=share), 1 - 1e-16, 1.0),
-        ("resolution", lambda quorum: noise_at(0, quorum), 1, 2),
-        ("resolution", lambda quorum: noise_at(2, quorum), 2, 3),
+        ("resolution", noise_at, 24, 25),
         ("quorum", lambda quorum: scheme(3, quorum=quorum), 2, 1),
         ("quorum", lambda quorum: scheme(3, quorum=quorum), 3, 4),
         ("epsilon", lambda n: scheme(18, epsilon=None, quorum=18, least_rows=n), 50, 49),  # a tenth of 900 rows
@@ -108,7 +104,7 @@ def test_a_study_states_who_may_be_absent_and_what_pooled_keys_open() -> None:
     told = scheme(20).state_absences()
     assert "up to 1 of the 20 contributions" in told
     assert "up to 6 of the 15 combiners" in told
-    assert scheme(20, quorum=20).pooled_epsilon == pytest.approx(5.15, abs=0.01)
+    assert scheme(20, quorum=20).pooled_epsilon == pytest.approx(5.25, abs=0.01)
     assert scheme(20, n_colluders=19, quorum=20, combiners=ROSTER).pooled_epsilon == pytest.approx(1.0, abs=0.01)
     assert scheme(epsilon=None, least_rows=100).pooled_epsilon is None
 
@@ -140,12 +136,12 @@ def test_settings_are_written_as_they_are_read() -> None:
 
 def test_sums_stay_within_the_field_and_rows_of_persons_are_counted() -> None:
     half = 2**60 - 1  # the largest magnitude, of which half is left for the noise
-    assert SumLayout(3, Outcome(2)).most_rows == half // 2**25
-    assert SumLayout(3, Outcome(0), resolution=16).most_rows == half // (2 * (16 * 4096 + 1))
-    assert SumLayout(3, Outcome(5), resolution=2).most_rows == half // (2 * (2 * 4 + 1))
+    assert SumLayout(3, Outcome(2)).most_rows == half // 2**33  # F = 2²⁰
+    assert SumLayout(3, Outcome(0), resolution=16).most_rows == half // (2 * 16 * 2**20)  # F Y = 2⁸ 2¹²
+    assert SumLayout(3, Outcome(5), resolution=2**20).most_rows == half // (2 * 2**40)
     fine, sums = 2**26 - 1, SumAccumulator(SumLayout(1, Outcome(2), resolution=2**26))
     sums.add(np.full((127, 1), fine / 2**26), np.ones(127))
-    assert (sums.vector.tolist(), sums.n_rows) == ([127 * fine**2, 127 * fine], 127)
+    assert (sums.vector.tolist(), sums.n_rows) == ([127 * fine**2, 127 * fine * 2**20], 127)
     counts = PersonCounts()
     counts.add(np.array([1.0, 2.0, 1.0, 3.0, 2.0, 1.0]))
     assert [counts.count_above(most) for most in range(4)] == [3, 2, 1, 0]

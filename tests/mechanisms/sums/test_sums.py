@@ -5,14 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from dp_accounting import GaussianDpEvent
-from dp_accounting.rdp import RdpAccountant
+from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import brentq
+from scipy.special import ndtr
 
 from mooring.errors import InputError
 from mooring.mechanisms.sums.feature_map import TableFeatures
-from mooring.mechanisms.sums.guarantee import _ORDERS, SumNoise, SumPrivacy, calibrate_sums, round_up
+from mooring.mechanisms.sums.guarantee import SumNoise, SumPrivacy, calibrate_sums, round_up
 from mooring.mechanisms.sums.settings import SumSettings
 from mooring.mechanisms.sums.sums import (
     Outcome,
@@ -38,12 +39,12 @@ FEATURES = TableFeatures(SCHEMA, log_scaled=frozenset({"income"}))
 
 
 def promised_epsilon(layout: SumLayout, noise: SumNoise, privacy: SumPrivacy) -> float:
-    """The ε at the promise's δ that this noise carries by ρ = ½ m² (B⁴/σ_S² + B² Y²/σ_T²), for the least honest ones."""
-    honest, squared = privacy.quorum - privacy.n_colluders, (privacy.rows_per_person * layout.resolution) ** 2
-    moved = layout.resolution**2 / noise.on_products + layout.outcome.largest_norm_squared / noise.on_outcomes
-    accountant = RdpAccountant(_ORDERS)
-    accountant.compose(GaussianDpEvent(1 / math.sqrt(squared * moved / honest)))
-    return float(accountant.get_epsilon(privacy.delta))
+    """The exact ε at the promise's δ of Gaussian noise, for m √(B⁴/σ_S² + R² Y²/σ_T²) of the least honest ones."""
+    honest, m = privacy.quorum - privacy.n_colluders, privacy.rows_per_person
+    on_T = layout.outcome_resolution**2 * layout.outcome.largest_norm_squared / noise.on_outcomes
+    squared = m**2 * (layout.resolution**4 / noise.on_products + on_T) / honest
+    loss = GaussianPrivacyLoss(1 / math.sqrt(squared))
+    return float(brentq(lambda epsilon: loss.get_delta_for_epsilon(epsilon) - privacy.delta, 1e-3, 30))
 
 
 @st.composite
@@ -126,7 +127,12 @@ def test_sums_are_exact_whatever_the_blocks(n_classes: int) -> None:
     q = [[math.trunc(x * 2**12) for x in row] for row in phi.tolist()]
     y = layout.outcome.encode(labels).tolist()
     S = [sum(a[i] * a[j] for a in q) for i in range(6) for j in range(i, 6)]
-    T = [sum(a[i] * b[k] for a, b in zip(q, y, strict=True)) for i in range(6) for k in range(layout.outcome.width)]
+    factor = layout.outcome_resolution // layout.resolution
+    T = [
+        factor * sum(a[i] * b[k] for a, b in zip(q, y, strict=True))
+        for i in range(6)
+        for k in range(layout.outcome.width)
+    ]
     assert whole.vector.tolist() == parts.vector.tolist() == S + T
     products, outcomes = layout.unpack(whole.vector)
     assert np.allclose(products, phi.T @ phi, atol=300 * 2.0**-11)
@@ -137,7 +143,7 @@ def test_sums_are_exact_whatever_the_blocks(n_classes: int) -> None:
 
 @pytest.mark.parametrize("n_classes", [0, 2, 5])
 def test_one_row_moves_the_sums_by_no_more_than_the_promise_says(n_classes: int) -> None:
-    """In integers: ‖q qᵀ‖ ≤ B², ‖q yᵀ‖ ≤ BY, and entries above the diagonal count twice."""
+    """In integers: ‖q qᵀ‖ ≤ B², ‖F q yᵀ‖ ≤ RY, and entries above the diagonal count twice."""
     layout, rng = SumLayout(4, Outcome(n_classes), resolution=64), np.random.default_rng(3)
     for k in range(200):
         phi = rng.standard_normal((1, 4)) if k else np.array([[1.0, 0, 0, 0]])
@@ -147,10 +153,19 @@ def test_one_row_moves_the_sums_by_no_more_than_the_promise_says(n_classes: int)
         S, T = sums.vector[:10], sums.vector[10:]
         doubled = np.where(np.equal(*np.triu_indices(4)), 1, 2)
         assert int((doubled * S**2).sum()) <= 64**4
-        assert int((T**2).sum()) <= 64**2 * layout.outcome.largest_norm_squared
+        assert (
+            sum(number**2 for number in T.tolist())
+            <= layout.outcome_resolution**2 * layout.outcome.largest_norm_squared
+        )
     assert max(int((layout.outcome.encode(np.array([c])) ** 2).sum()) for c in range(max(2, n_classes))) == (
         layout.outcome.largest_norm_squared
     )
+
+
+def sum_of_means(layout: SumLayout, phi: np.ndarray, labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """What means over the rows of persons would add to T without rounding of features, after as many zeros as S has."""
+    T = layout.outcome_resolution * (phi / counts[:, None]).T @ layout.outcome.encode(labels)
+    return np.concatenate([np.zeros(layout.n_products), T.reshape(-1)])
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 2**32 - 1), st.sampled_from([0, 2, 3]))
@@ -172,12 +187,18 @@ def test_the_mean_of_a_person_moves_the_sums_no_more_than_a_row(rows: list[int],
         S, T = alone.vector[: layout.n_products], alone.vector[layout.n_products :]
         doubled = np.where(np.equal(*np.triu_indices(4)), 1, 2)
         assert int((doubled * S**2).sum()) <= 256**4
-        assert int((T**2).sum()) <= 256**2 * layout.outcome.largest_norm_squared
+        assert (
+            sum(number**2 for number in T.tolist())
+            <= layout.outcome_resolution**2 * layout.outcome.largest_norm_squared
+        )
         whole += alone.vector
         expected += plain.vector / own.sum()
     assert (sums.vector == whole).all()
-    slack = 2 * 256 * len(persons) * max(layout.outcome.largest_norm_squared / 256, 3)
-    assert np.abs(whole - expected).max() < slack
+    units = np.full(layout.size, layout.resolution**2)
+    units[layout.n_products :] = layout.outcome_resolution * math.isqrt(layout.outcome.largest_norm_squared)
+    assert (np.abs(whole - expected) / units).max() < 10 / 256 * len(persons)
+    lost = np.abs(whole - sum_of_means(layout, phi, labels, counts))[layout.n_products :]
+    assert lost.max() <= len(persons) * math.isqrt(layout.outcome.largest_norm_squared)  # a unit of T a row
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=20), st.integers(1, 3))
@@ -216,21 +237,38 @@ def test_rows_and_labels_beyond_the_bounds_are_refused() -> None:
         SumLayout(5000, Outcome(2))
 
 
-@pytest.mark.parametrize(("epsilon", "multiplier"), [(8, 0.638), (4, 1.158), (2, 2.149), (1, 4.045)])
+@pytest.mark.parametrize(("epsilon", "multiplier"), [(8, 0.600), (4, 1.081), (2, 1.994), (1, 3.731)])
 @pytest.mark.parametrize(("n_classes", "persons"), [(2, 1), (10, 1), (0, 3)])
 def test_the_noise_is_that_of_the_formula(epsilon: float, multiplier: float, n_classes: int, persons: int) -> None:
-    """ρ = ½ m² (B⁴/σ_S² + B²Y²/σ_T²), split by a, on quorum − c contributions."""
+    """ρ = ½ m² (B⁴/σ_S² + R²Y²/σ_T²), split by a, on quorum − c contributions."""
     layout = SumLayout(20, Outcome(n_classes))
     privacy = SumPrivacy(epsilon, 1e-5, quorum=6, n_colluders=2, rows_per_person=persons, product_share=0.25)
     noise = calibrate_sums(layout, privacy)
-    B, Y2 = layout.resolution, layout.outcome.largest_norm_squared
-    rho_S, rho_T = persons**2 * B**4 / (8 * noise.on_products), persons**2 * B**2 * Y2 / (8 * noise.on_outcomes)
+    B, R, Y2 = layout.resolution, layout.outcome_resolution, layout.outcome.largest_norm_squared
+    rho_S, rho_T = persons**2 * B**4 / (8 * noise.on_products), persons**2 * R**2 * Y2 / (8 * noise.on_outcomes)
     assert rho_S / (rho_S + rho_T) == pytest.approx(0.25, rel=1e-6)
     assert 1 / math.sqrt(2 * (rho_S + rho_T)) == pytest.approx(multiplier, abs=5e-4)
     assert promised_epsilon(layout, noise, privacy) == pytest.approx(epsilon, rel=1e-5)
     assert promised_epsilon(layout, noise, privacy) <= epsilon * (1 + 1e-6)
     half = SumNoise(noise.on_products // 2, noise.on_outcomes // 2)
     assert promised_epsilon(layout, half, privacy) > 1.3 * epsilon
+
+
+@pytest.mark.parametrize("sigma", [4.0, 5.3, 20.0])
+def test_a_discrete_gaussian_is_as_close_to_a_rounded_one_as_the_accounting_says(sigma: float) -> None:
+    k = np.arange(-400, 401)
+    discrete = np.exp(-(k**2) / (2 * sigma**2))
+    rounded = ndtr((k + 0.5) / sigma) - ndtr((k - 0.5) / sigma)
+    distance = np.abs(discrete / discrete.sum() - rounded).sum() / 2
+    assert 0.3 / (24 * sigma**2) < distance < 1 / (24 * sigma**2)
+
+
+def test_a_guarantee_beyond_the_exact_accounting_is_that_of_zcdp() -> None:
+    layout, privacy = SumLayout(20, Outcome(2)), SumPrivacy(30.0, 1e-5, quorum=2, n_colluders=1)
+    noise = calibrate_sums(layout, privacy)
+    on_T = layout.outcome_resolution**2 / noise.on_outcomes
+    rho = (layout.resolution**4 / noise.on_products + on_T) / 2
+    assert rho + 2 * math.sqrt(-rho * math.log(1e-5)) == pytest.approx(30.0, rel=1e-5)
 
 
 def test_noise_is_drawn_with_these_variances() -> None:
@@ -244,7 +282,7 @@ def test_noise_is_drawn_with_these_variances() -> None:
         (drawn[:, 78:], 400),
     ):
         assert np.mean(part**2) == pytest.approx(variance, rel=4 * math.sqrt(2 / part.size))
-    assert noise.scales(layout, 9) == pytest.approx((300 / 2**24, 60 / 2**12 / 3))
+    assert noise.scales(layout, 9) == pytest.approx((300 / 2**24, 60 / layout.outcome_resolution / 3))
 
 
 @pytest.mark.parametrize(

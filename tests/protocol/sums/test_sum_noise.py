@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dp_accounting import GaussianDpEvent
-from dp_accounting.rdp import RdpAccountant
+from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
 from scipy.stats import kstest
 
 from mooring.atomic_io import hash_file
@@ -142,12 +141,11 @@ def test_the_shared_vector_has_the_noise_that_the_guarantee_needs(folder: Path) 
     diagonal, above = noise[:, : rows.size][:, rows == columns], noise[:, : rows.size][:, rows != columns]
     blocks = {"diagonal": diagonal, "above": math.sqrt(2) * above, "T": noise[:, rows.size :]}
 
-    # ρ = ½ (B⁴/σ_S² + B² Y²/σ_T²) of the noise of quorum − c = 4 participants, with Y² = K (K − 1) = 6
+    # ρ = ½ (B⁴/σ_S² + R² Y²/σ_T²) of the noise of quorum − c = 4 participants, with R = 2³⁰ and Y² = K (K − 1) = 6
     sigma_S, sigma_T = 4 * np.mean(blocks["above"] ** 2), 4 * np.mean(blocks["T"] ** 2)
-    rho_S, rho_T = 2.0**48 / (2 * sigma_S), 2.0**24 * 6 / (2 * sigma_T)
-    accountant = RdpAccountant()
-    accountant.compose(GaussianDpEvent(1 / math.sqrt(2 * (rho_S + rho_T))))
-    assert accountant.get_epsilon(1e-5) == pytest.approx(2.0, rel=0.05)
+    rho_S, rho_T = 2.0**48 / (2 * sigma_S), 2.0**60 * 6 / (2 * sigma_T)
+    loss = GaussianPrivacyLoss(1 / math.sqrt(2 * (rho_S + rho_T)))
+    assert loss.get_delta_for_epsilon(2.0 / 1.05) > 1e-5 > loss.get_delta_for_epsilon(2.0 * 1.05)
     assert rho_S / (rho_S + rho_T) == pytest.approx(0.3, rel=0.1)
     variances = {"diagonal": sigma_S / 4, "above": sigma_S / 4, "T": sigma_T / 4}
     for name, block in blocks.items():

@@ -1,35 +1,45 @@
 """The (ε, δ) guarantee of noise on sums, and the noise that each participant adds.
 
-Legend: m the maximum number of rows of a person; B, Y the largest norms of a quantised row's features and outcome; S, T the
-sums; σ_S², σ_T² the variance of the noise on the total; a the share of the budget for S; c the number of colluders.
+Legend: m the maximum number of rows of a person; Δ_S, Δ_T the largest changes of the sums S and T by one row; σ_S², σ_T² the
+variance of the noise on the total; a the share of the budget for S; c the number of colluders; N the number of sums.
 
-Adding or removing a person changes (S, T) by at most m (B², BY). Both are released with independent discrete Gaussian noise,
-of variance σ_S² on the diagonal of S and σ_S²/2 above it, since the norm counts those entries twice. That is ρ-zCDP with
+Adding or removing a person changes (S, T) by at most m (Δ_S, Δ_T). Both are released with independent discrete Gaussian
+noise, of variance σ_S² on the diagonal of S and σ_S²/2 above it, since the norm counts those entries twice. The general
+total has one such matrix and no T.
 
-    ρ = ½ m² (B⁴/σ_S² + B² Y²/σ_T²),
+Rounded continuous noise would be the exact Gaussian mechanism: sums are integers, so that adding rounded noise is rounding
+sums with noise, which is post-processing. It is (ε, δ′)-differentially private with the exact δ′ of Balle and Wang (2018),
+where μ = m √(Δ_S²/σ_S² + Δ_T²/σ_T²) is the distance of neighbours in standard deviations. A discrete Gaussian of variance σ²
+differs from a rounded one by at most 1/(24 σ²) in total variation (docs/privacy.md), N of them by at most τ = Σ 1/(24 σ²),
+which costs δ = δ′ + (1 + e^ε) τ. In units of the integers σ is so large that this is nil up to an ε of about ten. Where it
+is not, the noise follows from ρ-zCDP of the discrete Gaussian, ρ = μ²/2 (Canonne, Kamath and Steinke 2020).
 
-because the zCDP of the discrete Gaussian is at most that of the continuous one (Canonne, Kamath and Steinke 2020). The
-accounting library converts ρ and δ to ε through the Rényi curve αρ. Every participant adds 1/(quorum − c) of the
-variance, so that the honest contributions in any total of at least `quorum` contributions carry all of it. A sum of
-discrete Gaussians is not exactly a discrete Gaussian, but if each has a standard deviation of at least four units, the
-difference is below 10⁻⁶⁷ times the number of contributions (Kairouz, Liu and Steinke 2021).
+Every participant adds 1/(quorum − c) of the variance, so that the honest contributions in any total of at least `quorum`
+contributions carry all of it. A sum of discrete Gaussians is not exactly a discrete Gaussian, but if each has a standard
+deviation of at least four units, the difference is below 10⁻⁶⁷ times the number of contributions (Kairouz, Liu and Steinke
+2021).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
+from scipy.optimize import brentq
 
 from mooring.errors import InputError
 from mooring.mechanisms.sums.discrete_gaussian import draw_discrete_gaussians
 from mooring.mechanisms.sums.pairwise import PairwiseLayout
 from mooring.mechanisms.sums.prime_field import Words
 from mooring.mechanisms.sums.sums import Integers, SumLayout
+from mooring.metrics.membership import gaussian_epsilon
+
+NoiseT = TypeVar("NoiseT")
 
 PRODUCT_SHARE = 0.5
 """Share of the budget for S: a constant, since one chosen by rows would disclose something about them. On tables that no
@@ -41,7 +51,9 @@ An attacker with a register of candidates can solve for the members. With as man
 curve was 0.78 to 0.82; with a tenth as many, 0.60 to 0.63 (docs/privacy.md). This limit is not a guarantee."""
 _LEAST_SCALE = 4  # minimum standard deviation of a participant's noise, in units
 _FALSE_ALARMS = 0.01
-_ORDERS = 1 + np.geomspace(1e-2, 1e4, 600)
+_LARGEST_EXACT = 20.0  # the largest ε of which the exact accounting is used
+_LARGEST_SPENT = 0.01  # of δ, for the difference of discrete and rounded noise
+_SAFE = 1 + 1e-6  # above rounding errors of the accounting
 
 
 @dataclass(frozen=True)
@@ -118,7 +130,13 @@ class SumNoise:
     def scales(self, layout: SumLayout, n_contributions: int) -> tuple[float, float]:
         """Return σ_S and σ_T of a total of `n_contributions`, in the units of `SumLayout.unpack`."""
         S = math.sqrt(n_contributions * self.on_products) / layout.resolution**2
-        return S, math.sqrt(n_contributions * self.on_outcomes) / (layout.resolution * layout.outcome.unit)
+        return S, math.sqrt(n_contributions * self.on_outcomes) / (layout.outcome_resolution * layout.outcome.unit)
+
+    def bound_distance(self, layout: SumLayout, honest: int) -> float:
+        """Return τ, a bound on the total variation between the noise of `honest` participants and rounded noise."""
+        above, outcomes = layout.n_products - layout.n_features, layout.size - layout.n_products
+        on_S = (layout.n_features + 2 * above) / self.on_products
+        return (on_S + outcomes / self.on_outcomes) / (24 * honest)
 
 
 @lru_cache(maxsize=64)
@@ -131,15 +149,16 @@ def calibrate_sums(layout: SumLayout, privacy: SumPrivacy) -> SumNoise:
     >>> privacy = SumPrivacy(epsilon=1, delta=1e-5, quorum=20, n_colluders=1)
     >>> layout = SumLayout(65, Outcome(10))
     >>> [round(scale, 2) for scale in calibrate_sums(layout, privacy).scales(layout, 19)]
-    [5.72, 5.43]
+    [5.28, 5.01]
     """
-    multiplier = calibrate_multiplier(privacy.epsilon, privacy.delta)
     products, outcomes = _sensitivities(layout, privacy)
-    honest = privacy.quorum - privacy.n_colluders
-    noise = SumNoise(
-        math.ceil(Fraction(multiplier) ** 2 * products / Fraction(privacy.product_share) / honest),
-        math.ceil(Fraction(multiplier) ** 2 * outcomes / (1 - Fraction(privacy.product_share)) / honest),
-    )
+    honest, share = privacy.quorum - privacy.n_colluders, Fraction(privacy.product_share)
+
+    def make(multiplier: float) -> SumNoise:
+        squared = Fraction(multiplier) ** 2 / honest
+        return SumNoise(math.ceil(squared * products / share), math.ceil(squared * outcomes / (1 - share)))
+
+    noise = _find_noise(privacy, make, lambda noise: noise.bound_distance(layout, honest))
     if min(noise.on_products / 2, noise.on_outcomes) < _LEAST_SCALE**2:
         raise InputError(
             "resolution",
@@ -163,16 +182,39 @@ class PairwiseNoise:
         others = draw_discrete_gaussians(words, Fraction(self.on_products, 2), layout.size - 1)
         return np.concatenate([first, others])
 
+    def bound_distance(self, layout: PairwiseLayout, honest: int) -> float:
+        """Return τ, a bound on the total variation between the noise of `honest` participants and rounded noise."""
+        return (2 * layout.size - 1) / (24 * honest * self.on_products)
+
 
 @lru_cache(maxsize=64)
 def calibrate_pairwise(layout: PairwiseLayout, privacy: SumPrivacy) -> PairwiseNoise:
     """Return the smallest noise on the general total that provides a guarantee; `product_share` is not used.
 
-    ρ = ½ m² Δ²/σ², where Δ is the sensitivity of the layout.
+    It is so large in units of the integers that the minimum of four units is never an issue.
     """
-    multiplier = calibrate_multiplier(privacy.epsilon, privacy.delta)
-    squared = privacy.rows_per_person**2 * layout.sensitivity_squared
-    return PairwiseNoise(math.ceil(Fraction(multiplier) ** 2 * squared / (privacy.quorum - privacy.n_colluders)))
+    honest, squared = privacy.quorum - privacy.n_colluders, privacy.rows_per_person**2 * layout.sensitivity_squared
+    return _find_noise(
+        privacy,
+        lambda multiplier: PairwiseNoise(math.ceil(Fraction(multiplier) ** 2 * squared / honest)),
+        lambda noise: noise.bound_distance(layout, honest),
+    )
+
+
+def _find_noise(
+    privacy: SumPrivacy, make: Callable[[float], NoiseT], bound_distance: Callable[[NoiseT], float]
+) -> NoiseT:
+    """Return the noise for a guarantee; `make` returns the noise for a multiple of the sensitivity.
+
+    (1 + e^ε) τ of δ is spent on the difference between discrete and rounded noise, where τ is `bound_distance`.
+    """
+    if privacy.epsilon <= _LARGEST_EXACT:
+        noise = make(calibrate_multiplier(privacy.epsilon, privacy.delta))
+        spent = (1 + math.exp(privacy.epsilon)) * bound_distance(noise)  # more noise only lowers it
+        if spent <= _LARGEST_SPENT * privacy.delta:
+            return make(calibrate_multiplier(privacy.epsilon, privacy.delta - spent))
+    roots = math.sqrt(privacy.epsilon - math.log(privacy.delta)) - math.sqrt(-math.log(privacy.delta))  # √ρ
+    return make(_SAFE / (math.sqrt(2) * roots))
 
 
 @lru_cache(maxsize=64)
@@ -184,31 +226,30 @@ def find_lone_epsilon(privacy: SumPrivacy) -> float:
     >>> round(find_lone_epsilon(SumPrivacy(epsilon=1, delta=1e-5, quorum=20, n_colluders=1)), 1)
     5.2
     """
-    from dp_accounting import GaussianDpEvent
-
     multiplier = calibrate_multiplier(privacy.epsilon, privacy.delta)
-    lone = GaussianDpEvent(multiplier / math.sqrt(privacy.quorum - privacy.n_colluders))
-    return float(_accountant().compose(lone).get_epsilon(privacy.delta))
+    separation = math.sqrt(privacy.quorum - privacy.n_colluders) / multiplier
+    exact = gaussian_epsilon(separation, privacy.delta)
+    rho = separation**2 / 2
+    return exact if exact <= _LARGEST_EXACT else rho + 2 * math.sqrt(-rho * math.log(privacy.delta))
 
 
+@lru_cache(maxsize=256)
 def calibrate_multiplier(epsilon: float, delta: float) -> float:
-    """Return the standard deviation of the noise on the total, in units of the sensitivity."""
-    from dp_accounting import GaussianDpEvent
-    from dp_accounting.mechanism_calibration import calibrate_dp_mechanism
+    """Return the smallest standard deviation of Gaussian noise that is (ε, δ)-private, in units of the sensitivity.
 
-    return float(calibrate_dp_mechanism(_accountant, GaussianDpEvent, epsilon, delta))
-
-
-def _accountant() -> Any:
-    from dp_accounting.rdp import RdpAccountant
-
-    return RdpAccountant(_ORDERS)
+    Examples
+    --------
+    >>> round(calibrate_multiplier(1, 1e-5), 3)
+    3.731
+    """
+    separation = brentq(lambda distance: gaussian_epsilon(distance, delta) - epsilon, 1e-9, 1e3, xtol=1e-13, rtol=1e-12)
+    return _SAFE / float(separation)
 
 
 def _sensitivities(layout: SumLayout, privacy: SumPrivacy) -> tuple[int, int]:
-    """Return the squared sensitivities of S and T: m² B⁴ and m² B² Y²."""
-    squared = (privacy.rows_per_person * layout.resolution) ** 2
-    return squared * layout.resolution**2, squared * layout.outcome.largest_norm_squared
+    """Return the squared sensitivities of S and T in integers: m² B⁴ and m² R² Y²."""
+    m, B, R = privacy.rows_per_person, layout.resolution, layout.outcome_resolution
+    return m**2 * B**4, m**2 * R**2 * layout.outcome.largest_norm_squared
 
 
 def state_odds(epsilon: float, delta: float, unit: str = "row") -> str:

@@ -1,16 +1,16 @@
 """Sums over the rows of a participant, as exact integers.
 
 Legend: φ the features of a row, q = trunc(Bφ) in integers, B the resolution; y the row's outcome, in integers, ‖y‖ ≤ Y;
-S = Σ q qᵀ, T = Σ q yᵀ over all rows.
+R = FB a finer resolution; S = Σ q qᵀ, T = Σ Fq yᵀ over all rows.
 
 Because φ is quantised, and not the sums, every sum is exact: products of such integers are exact in float64 below 2⁵³, in
-any order, so that blocks of rows can use floating-point matrix products. A row changes (S, T) by at most (B², BY) in
+any order, so that blocks of rows can use floating-point matrix products. A row changes (S, T) by at most (B², RY) in
 norm, which is checked in integers. The shared vector holds the upper triangle of S, row by row, and then T.
 
 If the unit is a person, either at most m rows of each are added, and the noise is m times as large; or the mean over a
 person's k rows is added, which changes the sums by no more than one row does. It is computed in integers, row by row: each
-row adds q qᵀ with q = trunc(Bφ/√k) to S and r yᵀ with r = trunc(Bφ/k) to T, so that Σ‖q‖² ≤ B² and Σ‖r‖‖y‖ ≤ BY over a
-person's rows.
+row adds q qᵀ with q = trunc(Bφ/√k) to S and r yᵀ with r = trunc(Rφ/k) to T, so that Σ‖q‖² ≤ B² and Σ‖r‖‖y‖ ≤ RY over a
+person's rows. R is 2⁸ to 2²⁰ times B, so that hardly anything of φ/k is lost to rounding, and noise on T is fine-grained.
 """
 
 from __future__ import annotations
@@ -97,6 +97,11 @@ class SumLayout:
             )
 
     @property
+    def outcome_resolution(self) -> int:
+        """R, which stands for 1 in the features of T: B times the largest power of two with F Y ≤ 2²⁰."""
+        return int(self.resolution << (20 - (math.isqrt(self.outcome.largest_norm_squared - 1)).bit_length()))
+
+    @property
     def n_products(self) -> int:
         """The number of entries in the upper triangle of S."""
         return self.n_features * (self.n_features + 1) // 2
@@ -109,8 +114,13 @@ class SumLayout:
     @property
     def most_rows(self) -> int:
         """Maximum number of rows of all participants together, so that no sum exceeds the field."""
-        largest = max(self.resolution**2, self.resolution * math.isqrt(self.outcome.largest_norm_squared) + 1)
-        return LARGEST // (2 * largest)  # the other half is for the noise
+        return LARGEST // (2 * self.largest_product)  # the other half is for the noise
+
+    @property
+    def largest_product(self) -> int:
+        """The largest entry of what one row adds: B², or R Y rounded up."""
+        root = math.isqrt(self.outcome.largest_norm_squared - 1) + 1
+        return max(self.resolution**2, self.outcome_resolution * root)
 
     def pack(self, S: Integers, T: Integers) -> Integers:
         """Return the vector of the sums S and T."""
@@ -126,7 +136,7 @@ class SumLayout:
         S, rows_and_columns = np.zeros((D, D)), np.triu_indices(D)
         S[rows_and_columns] = vector[: self.n_products] / self.resolution**2
         S.T[rows_and_columns] = S[rows_and_columns]
-        T = vector[self.n_products :].reshape(D, self.outcome.width) / (self.resolution * self.outcome.unit)
+        T = vector[self.n_products :].reshape(D, self.outcome.width) / (self.outcome_resolution * self.outcome.unit)
         return S, T
 
 
@@ -139,7 +149,7 @@ class SumAccumulator:
     >>> sums = SumAccumulator(layout)
     >>> sums.add(np.array([[0.6, 0.8]]), np.array([1]))
     >>> sums.vector
-    array([36, 48, 64,  6,  8])
+    array([     36,      48,      64, 6291456, 8388608])
     """
 
     def __init__(self, layout: SumLayout) -> None:
@@ -159,11 +169,11 @@ class SumAccumulator:
         if features.ndim != 2 or features.shape[1] != layout.n_features or len(labels) != len(features):
             got, cure = f"shape {features.shape} and {len(labels)} labels", "Use the study's feature map."
             raise InputError("features", expected=f"rows of {layout.n_features}, one per label", got=got, cure=cure)
-        q = r = quantise(features, layout.resolution)
-        if rows_of_person is not None:
-            q, r = (quantise(features, layout.resolution, rows_of_person**power) for power in (1, 2))
+        B, R = layout.resolution, layout.outcome_resolution
+        q = quantise(features, B, rows_of_person)
+        r = q * (R // B) if rows_of_person is None else quantise(features, R, rows_of_person**2)
         y = layout.outcome.encode(labels)
-        for start in range(0, len(q), step := max(1, _EXACT // (2 * layout.resolution * max(layout.resolution, 4096)))):
+        for start in range(0, len(q), step := max(1, _EXACT // (2 * layout.largest_product))):
             block, outcomes = q[start : start + step], y[start : start + step].astype(np.float64)
             S, T = block.T @ block, r[start : start + step].T @ outcomes
             with self._lock:
