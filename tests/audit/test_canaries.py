@@ -84,7 +84,7 @@ def test_without_any_noise_the_claim_breaks_whatever_the_noise_is_taken_for() ->
 
 
 def test_a_row_longer_than_one_breaks_the_claim_if_it_is_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sums, "quantise", lambda features, resolution: np.trunc(features * resolution))
+    monkeypatch.setattr(sums, "quantise", lambda features, resolution, _: np.trunc(features * resolution))
     found = measured(streams(NOISE, 1, 2), canary=CANARY * math.sqrt(2))
     assert found.gaussian > CLAIMED.epsilon
 

@@ -207,7 +207,7 @@ def plan() -> Plan:
     told: list[tuple[int, int, str]] = []
     options = {"attacks": ["procrustes", *NAMES], "learner": "linear", "n_canary_runs": 200}
     options |= {"sums": [SumPoint(None), SumPoint(1.0)], "progress": lambda *words: told.append(words)}
-    found = planned(study(8, 60, n_participants=20), limit="epsilon at most 2", **options)
+    found = planned(study(8, 40, n_participants=40), limit="epsilon at most 2", **options)
     assert {one.point.product_share for one in found.audit.totals} == {PRODUCT_SHARE}  # rows do not choose it
     assert [words[:2] for words in told] == [(k, 4) for k in range(5)]
     (contrast,) = found.audit.row_points

@@ -10,7 +10,6 @@ score is √(1 − c₀) uW/‖u‖ + b.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,11 +18,10 @@ import numpy.typing as npt
 
 from mooring.errors import InputError, MissingExtraError
 from mooring.learners.models import FeatureMap, FourierFunction, LinearFunction, Model, TreeFunction
-from mooring.mechanisms.sums.feature_map import DECADES, TableFeatures
+from mooring.mechanisms.sums.feature_map import DECADES, TableFeatures, curve_coordinates, level_contrasts
 from mooring.mechanisms.sums.picture_features import BLANK, FLOOR, PIXELS, PictureFeatures
 from mooring.mechanisms.sums.random_fourier import FourierFeatures
 from mooring.tables.schema import Column
-from mooring.typing import Matrix
 
 INPUT, OUTPUT, PROBABILITIES = "rows", "predictions", "probabilities"
 _OPSET, _IR_VERSION = 17, 8
@@ -200,33 +198,29 @@ def _add_table_features(graph: _Graph, features: TableFeatures, rows: str) -> st
         start += column.width
         if column.kind == "category":
             levels = graph.add("Gather", rows, graph.hold(entries[: len(column.categories)]), axis=1)
-            parts.append(graph.add("MatMul", levels, graph.hold(_centre_levels(len(column.categories)))))
+            parts.append(graph.add("MatMul", levels, graph.hold(level_contrasts(len(column.categories)).T)))
         else:
             number = graph.add("Gather", rows, graph.hold(entries[:1]), axis=1)
-            parts.extend(_add_number_features(graph, features, column, number))
+            parts.append(_add_number_features(graph, features, column, number))
         if column.missing == "indicate":
             missing = graph.add("Gather", rows, graph.hold(entries[-1:]), axis=1)
             parts.append(graph.add("Sub", missing, graph.hold(np.float64(0.5))))
     return graph.add("Concat", *parts, axis=1)
 
 
-def _centre_levels(n_levels: int) -> Matrix:
-    """Return the matrix from indicators of levels to features: ±½ for two levels, otherwise indicators minus their mean."""
-    return np.array([[-0.5], [0.5]]) if n_levels == 2 else np.eye(n_levels) - 1 / n_levels
-
-
-def _add_number_features(graph: _Graph, features: TableFeatures, column: Column, number: str) -> Iterator[str]:
-    """Add the features of one number: the number itself, on its scale, and its hat functions."""
-    unit, low = graph.hold(np.float64(1)), -1.0
+def _add_number_features(graph: _Graph, features: TableFeatures, column: Column, number: str) -> str:
+    """Add the features of one number: the number itself, on its scale, or coordinates of its hat functions."""
+    unit = graph.hold(np.float64(1))
     if column.name in features.log_scaled:
         steps = graph.add("Mul", graph.add("Add", number, unit), graph.hold(np.float64((DECADES - 1) / 2)))
         logs = graph.add("Log", graph.add("Add", steps, unit))
-        number, low = graph.add("Div", logs, graph.hold(np.float64(math.log(DECADES)))), 0.0
-    yield graph.add("Mul", number, graph.hold(np.float64(features.linear_weight)))
-    if n_hats := features.count_hats(column):
-        distance = graph.add("Abs", graph.add("Sub", number, graph.hold(np.linspace(low, 1.0, n_hats)[None])))
-        slope = graph.hold(np.float64((n_hats - 1) / (1 - low)))
-        yield graph.add("Relu", graph.add("Sub", unit, graph.add("Mul", distance, slope)))
+        number = graph.add("Sub", graph.add("Mul", logs, graph.hold(np.float64(2 / math.log(DECADES)))), unit)
+    if not (n_hats := features.n_hats):
+        return number
+    distance = graph.add("Abs", graph.add("Sub", number, graph.hold(np.linspace(-1.0, 1.0, n_hats)[None])))
+    slope = graph.hold(np.float64((n_hats - 1) / 2))
+    hats = graph.add("Relu", graph.add("Sub", unit, graph.add("Mul", distance, slope)))
+    return graph.add("MatMul", hats, graph.hold(curve_coordinates(n_hats).T))
 
 
 def _add_picture_features(graph: _Graph, features: PictureFeatures, rows: str) -> str:

@@ -58,28 +58,43 @@ def encoded_rows(draw: st.DrawFn) -> np.ndarray:
 @given(encoded_rows())
 def test_features_have_norm_one_and_pass_as_integers(row: np.ndarray) -> None:
     phi = FEATURES.apply(row)
-    assert phi.shape == (1, FEATURES.n_features) == (1, len(FEATURES.names))
+    assert phi.shape == (1, FEATURES.n_features)
     assert float(np.sum(phi**2)) == pytest.approx(1, abs=1e-12)
-    assert phi[0, -1] == pytest.approx(math.sqrt(0.3))
+    assert phi[0, -1] == pytest.approx(math.sqrt(0.2))
     quantise(phi, 2**12)
 
 
 def test_hats_make_piecewise_linear_curves_and_levels_are_told_apart() -> None:
-    """Before the scaling: hats add up to one within the range, and a curve through their centres is theirs."""
+    """Before the scaling, any curve through the centres of hats is linear in the features, and no feature is redundant."""
     x = np.linspace(-1, 1, 41)
     rows = np.column_stack([x, 0 * x, x, 0 * x + 1, 0 * x, 0 * x, 0 * x + 1, 0 * x])
-    linear, *hats, flag = next_parts(rows, 0)
-    assert np.allclose(linear, 2 * x)
-    assert np.allclose(np.sum(hats, axis=0), 1)
-    assert np.allclose(np.tensordot([4, 1, 0, 1, 4], hats, 1)[::10], (4 * x**2)[::10])
+    *curves, flag = next_parts(rows, 0)
+    assert np.linalg.matrix_rank(np.column_stack([*curves, np.ones(41)])) == len(curves) + 1 == 5
+    for target in (x, np.interp(x, np.linspace(-1, 1, 5), [4, 1, 0, 1, 4])):
+        fitted = np.linalg.lstsq(np.column_stack([*curves, np.ones(41)]), target, rcond=None)
+        assert fitted[1] == pytest.approx(0, abs=1e-20)
     assert (flag == -0.5).all()
-    log, *four = next_parts(rows, 1)
-    assert log[0] == 0
-    assert log[-1] == pytest.approx(2)
-    assert log[20] > 1.8
-    assert np.allclose(np.sum(four, axis=0), 1)
+    logs = next_parts(rows, 1)
+    z = 2 * np.log1p(9999 * (x + 1) / 2) / np.log(1e4) - 1
+    assert np.linalg.lstsq(np.column_stack([*logs, np.ones(41)]), z, rcond=None)[1] == pytest.approx(0, abs=1e-20)
     assert next_parts(rows, 2)[0].tolist() == [-0.5] * 41
-    assert np.allclose([part[0] for part in next_parts(rows, 3)], [-1 / 3, 2 / 3, -1 / 3])
+    levels = np.array([part[0] for part in next_parts(rows, 3)])
+    assert (levels**2).sum() == pytest.approx(2 / 3)
+
+
+@given(st.floats(-1, 1), st.floats(-1, 1), st.sampled_from([3, 5, 8]))
+def test_features_keep_the_inner_products_of_numbers_with_their_centred_hats(x: float, z: float, n_hats: int) -> None:
+    centres, step = np.linspace(-1, 1, n_hats), 2 / (n_hats - 1)
+
+    def redundant(number: float) -> np.ndarray:
+        hats = np.clip(1 - np.abs(number - centres) / step, 0, 1)
+        means = np.where(np.abs(centres) == 1, step / 4, step / 2)  # over the range, whose length is two
+        return np.array([number, *(hats - means)])
+
+    schema = Schema((Column("a", "number", -1, 1),))
+    u = np.zeros((1, n_hats - 1, 2))
+    TableFeatures(schema, n_hats=n_hats)._write(schema.columns[0], np.array([[[x, z]]]), u)
+    assert u[0, :, 0] @ u[0, :, 1] == pytest.approx(redundant(x) @ redundant(z), abs=1e-9)
 
 
 def next_parts(rows: np.ndarray, column: int) -> list[np.ndarray]:
@@ -99,7 +114,8 @@ def test_features_of_a_column_do_not_depend_on_the_columns_beside_it(n_hats: int
     def phi_of(columns: list[Column]) -> dict[str, list[float]]:
         features = TableFeatures(Schema(tuple(columns)), frozenset({"income 1", "income 3"}), n_hats)
         phi = features.apply(np.hstack([values[one.name] for one in columns]))
-        return dict(zip(features.names, phi.T.round(12).tolist(), strict=True))
+        names = [f"{one.name} {k}" for one in columns for k in range(features._width(one))]
+        return dict(zip([*names, "constant"], phi.T.round(12).tolist(), strict=True))
 
     assert phi_of(alike) == phi_of([alike[k] for k in rng.permutation(len(alike))])
 

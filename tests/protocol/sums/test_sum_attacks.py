@@ -302,7 +302,7 @@ def open_after(given: SumStudy) -> Any:
     return open_total(given.study, given.work, given.inbox)
 
 
-@pytest.mark.parametrize("factor", [2, 10**3, 10**8])
+@pytest.mark.parametrize("factor", [2, 10**3, 10**6])
 @pytest.mark.parametrize("epsilon", [2.0, None])
 def test_a_client_of_ones_own_with_larger_sums_than_rows_may_have_is_refused(
     folder: Path, factor: int, epsilon: float | None, monkeypatch: pytest.MonkeyPatch
@@ -347,7 +347,7 @@ def test_each_row_is_kept_with_the_public_probability_whatever_the_others_are(fo
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
-        ({"epsilon": 1e9}, "resolution"),
+        ({"epsilon": 1e13}, "resolution"),
         ({"epsilon": 1e-9, "person": "who", "rows_per_person": 10**6}, "epsilon"),
         ({"most_rows": 2**40}, "most_rows"),
         ({"most_rows": 4}, "least_rows"),
@@ -362,9 +362,13 @@ def test_noise_and_bounds_that_cannot_be_are_refused_when_the_study_is_read(
         make_sum_study(folder, 2, **settings)
 
 
-def test_check_warns_of_rows_that_alone_carry_a_feature_where_there_is_no_noise(folder: Path) -> None:
+@pytest.mark.parametrize("questions", [("model",), ("tables",)])
+def test_check_warns_of_rows_that_alone_have_a_level_where_there_is_no_noise(
+    folder: Path, questions: tuple[str, ...]
+) -> None:
     for epsilon, warned in ((None, True), (2.0, False)):
-        given = make_sum_study(folder / str(epsilon), 2, epsilon=epsilon, n_hats=3, least_rows=400)
+        made: dict[str, Any] = {"questions": questions, "n_hats": 3, "least_rows": 2000}
+        given = make_sum_study(folder / str(epsilon), 2, epsilon=epsilon, **made)
         lines = given.table(0, 400).read_text().splitlines()
         inner = [line for line in lines[1:] if float(line.split(",")[0]) < 0]
         (table := folder / "lone.csv").write_text("\n".join([lines[0], *inner, *inner, "90,0,a"]) + "\n")

@@ -1,24 +1,27 @@
 """Public feature maps of tables, from encoded rows to vectors φ of norm one.
 
-Legend: x an encoded number in [−1, 1]; u the features of a row before they are scaled; c₀ the share of the constant.
+Legend: x an encoded number in [−1, 1]; h its hat functions; u the features of a row before they are scaled; c₀ the share of
+the constant.
 
     φ = (√(1 − c₀) u/‖u‖, √c₀),        ‖φ‖ = 1.
 
 Without hat functions, the feature of a number is x itself, and u is divided by its largest possible norm instead, so that a
 linear model of φ is a linear model of the columns.
 
-Features follow from the declared columns only, so they cost no privacy. A number has the features 2x and five hat functions,
-from which a linear model can form any piecewise linear curve. A log-scaled number has 2z and four hat functions, where z in
-[0, 1] is the position of its logarithm in the range. A category of two levels has the feature ±½, a category of L levels its
-indicators minus 1/L. The constant yields the number of rows and the mean of the features, with noise.
+Features follow from the declared columns only, so they cost no privacy. A linear model can form any piecewise linear curve
+of a number from x and five hat functions, each minus its mean over the range. These six depend on each other linearly, as
+hat functions sum to one, and noise on a sum that follows from others is wasted. The features are therefore four coordinates
+of the space that they span, in an orthonormal basis, so that inner products of rows stay the same. A log-scaled number is
+first replaced by the place of its logarithm in the range, from −1 to 1. A category of two levels has the feature ±½, a
+category of L levels has L − 1 orthonormal contrasts. The constant yields the number of rows and the mean of the features,
+with noise. The weights of x and of the hats, both 1, were chosen on tables that no report uses.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import groupby
 from typing import Any, ClassVar
 
@@ -29,7 +32,8 @@ from mooring.learners.models import FeatureMap
 from mooring.tables.schema import Column, Schema
 from mooring.typing import Matrix
 
-_BESIDE_HATS = 2.0  # weight of a number's linear feature
+CONSTANT_SHARE = 0.2
+"""c₀ of the features of tables."""
 DECADES = 1e4
 """The ratio of the ends of a logarithmic scale."""
 
@@ -53,7 +57,7 @@ class TableFeatures:
     """Names of columns on a logarithmic scale, which starts at the lower end of their range."""
     n_hats: int = 5
     """Hat functions per number; with 0, a number has only its linear feature."""
-    constant_share: float = 0.3
+    constant_share: float = CONSTANT_SHARE
     """c₀."""
 
     is_dense: ClassVar[bool] = False
@@ -67,7 +71,7 @@ class TableFeatures:
             raise InputError("log_scaled", expected=expected, got=got, cure=cure)
         if not 0 < self.constant_share < 1:
             raise InputError(
-                "constant_share", expected="between 0 and 1", got=str(self.constant_share), cure="0.3 is the default."
+                "constant_share", expected="between 0 and 1", got=str(self.constant_share), cure="0.2 is the default."
             )
         if self.n_hats != 0 and self.n_hats < 3:
             raise InputError("n_hats", expected="0, or 3 and more", got=str(self.n_hats), cure="5 is the default.")
@@ -86,11 +90,6 @@ class TableFeatures:
     def unit_length(self) -> bool:
         """Whether φ has length one, which is so with hat functions."""
         return self.n_hats > 0
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The name of each feature; the constant comes last."""
-        return (*(name for column in self.schema.columns for name in self._names(column)), "constant")
 
     def apply(self, rows: Matrix) -> Matrix:
         """Return φ of encoded rows."""
@@ -115,11 +114,6 @@ class TableFeatures:
             squares += 0.25 * (column.missing == "indicate")
         return math.sqrt(squares)
 
-    @property
-    def linear_weight(self) -> float:
-        """The weight of the feature that is a number itself."""
-        return _BESIDE_HATS if self.n_hats else 1.0
-
     @cached_property
     def _alike(self) -> list[tuple[Column, int]]:
         """Runs of columns with features of the same form, as the first column and the length of each run."""
@@ -131,52 +125,72 @@ class TableFeatures:
         runs = (list(columns) for _, columns in groupby(self.schema.columns, form))
         return [(columns[0], len(columns)) for columns in runs]
 
-    def count_hats(self, column: Column) -> int:
-        """Return the number of hat functions of a column of numbers."""
-        return max(0, self.n_hats - (column.name in self.log_scaled))
-
     def _width(self, column: Column) -> int:
-        if column.kind == "category":
-            width = 1 if len(column.categories) == 2 else len(column.categories)
-        else:
-            width = 1 + self.count_hats(column)
+        width = max(1, self.n_hats - 1) if column.kind != "category" else len(column.categories) - 1
         return width + (column.missing == "indicate")
-
-    def _names(self, column: Column) -> Iterator[str]:
-        if column.kind == "category":
-            levels = column.categories
-            yield from (f"{column.name}={level}" for level in (levels[1:] if len(levels) == 2 else levels))
-        else:
-            yield f"log {column.name}" if column.name in self.log_scaled else column.name
-            yield from (f"{column.name}, hat {k + 1}" for k in range(self.count_hats(column)))
-        if column.missing == "indicate":
-            yield f"{column.name}: missing"
 
     def _write(self, column: Column, encoded: Matrix, phi: Matrix) -> None:
         """Write the features of columns of this form. The axes of both arrays are column, entry or feature, and row."""
         if column.missing == "indicate":
             np.subtract(encoded[:, -1], 0.5, out=phi[:, -1])
+        n_levels = len(column.categories)
         if column.kind == "category":
-            n_levels = len(column.categories)
-            levels = encoded[:, :n_levels]
-            if n_levels == 2:
-                np.subtract(levels[:, 1], levels[:, 0], out=phi[:, 0])
-                phi[:, 0] *= 0.5
-            else:
-                np.subtract(levels, levels.sum(axis=1, keepdims=True) / n_levels, out=phi[:, :n_levels])
+            np.matmul(level_contrasts(n_levels), encoded[:, :n_levels], out=phi[:, : n_levels - 1])
             return
-        x, low = encoded[:, 0], -1.0
+        x = encoded[:, 0]
         if column.name in self.log_scaled:
-            x, low = np.log1p((x + 1) / 2 * (DECADES - 1)) / math.log(DECADES), 0.0
-        np.multiply(x, self.linear_weight, out=phi[:, 0])
-        hats = self.count_hats(column)
-        if hats:
-            curves = phi[:, 1 : 1 + hats]
-            np.subtract(x[:, None], np.linspace(low, 1.0, hats)[:, None], out=curves)
-            np.abs(curves, out=curves)
-            curves *= (1 - hats) / (1 - low)  # minus one over the distance of centres
-            curves += 1
-            np.clip(curves, 0.0, 1.0, out=curves)  # values never exceed 1; np.maximum would take three times as long
+            x = np.log1p((x + 1) / 2 * (DECADES - 1)) * (2 / math.log(DECADES)) - 1
+        if not self.n_hats:
+            phi[:, 0] = x
+            return
+        hats = x[:, None] - np.linspace(-1.0, 1.0, self.n_hats)[:, None]
+        np.abs(hats, out=hats)
+        hats *= (1 - self.n_hats) / 2  # minus one over the distance of centres
+        hats += 1
+        np.clip(hats, 0.0, 1.0, out=hats)  # values never exceed 1; np.maximum would take three times as long
+        np.matmul(curve_coordinates(self.n_hats), hats, out=phi[:, : self.n_hats - 1])
+
+
+@lru_cache(maxsize=16)
+def curve_coordinates(n_hats: int) -> Matrix:
+    """Return the matrix from the hat functions of a number to its features, of shape (n_hats − 1, n_hats).
+
+    Column k has the coordinates of a number at the centre of hat k: of x and the hats, each minus its mean over the range.
+    The basis is found by Gram and Schmidt from the first centres, so that all machines have the same.
+
+    Examples
+    --------
+    >>> coordinates = curve_coordinates(3)
+    >>> expected = [1 + 0.75**2 + 0.5**2 + 0.25**2, 0 + 0.25**2 + 0.5**2 + 0.25**2]
+    >>> np.allclose((coordinates**2).sum(axis=0)[:2], expected)
+    True
+    """
+    means = np.full(n_hats, 1 / (n_hats - 1))
+    means[[0, -1]] /= 2
+    redundant = np.vstack([np.linspace(-1.0, 1.0, n_hats), np.eye(n_hats) - means[:, None]])
+    basis: list[Matrix] = []
+    for k in range(n_hats - 1):  # the last centre is a combination of the others
+        vector = redundant[:, k].copy()
+        for _ in range(2):  # once more, against rounding errors
+            for other in basis:
+                vector -= math.fsum(vector * other) * other
+        basis.append(vector / math.sqrt(math.fsum(vector**2)))
+    return np.asarray(np.array(basis) @ redundant)
+
+
+@lru_cache(maxsize=64)
+def level_contrasts(n_levels: int) -> Matrix:
+    """Return the matrix from indicators of levels to features, of shape (n_levels − 1, n_levels).
+
+    Two levels have the feature ±½. Of more, each level is contrasted with the mean of those before it.
+    """
+    if n_levels == 2:
+        return np.array([[-0.5, 0.5]])
+    contrasts = np.zeros((n_levels - 1, n_levels))
+    for k in range(1, n_levels):
+        contrasts[k - 1, :k], contrasts[k - 1, k] = 1.0, -float(k)
+        contrasts[k - 1] /= math.sqrt(k * (k + 1))
+    return contrasts
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr
 
 from mooring.errors import InputError
 from mooring.mechanisms.sums.discrete_gaussian import draw_discrete_gaussians
@@ -242,8 +242,19 @@ def calibrate_multiplier(epsilon: float, delta: float) -> float:
     >>> round(calibrate_multiplier(1, 1e-5), 3)
     3.731
     """
-    separation = brentq(lambda distance: gaussian_epsilon(distance, delta) - epsilon, 1e-9, 1e3, xtol=1e-13, rtol=1e-12)
-    return _SAFE / float(separation)
+    low, high = 0.0, 1.0  # of μ, the distance of neighbours in standard deviations
+    while _exact_delta(epsilon, high) < delta:
+        low, high = high, 2 * high
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _exact_delta(epsilon, middle) < delta else (low, middle)
+    return _SAFE / low
+
+
+def _exact_delta(epsilon: float, separation: float) -> float:
+    """Return the exact δ at ε of Gaussian noise if neighbours are `separation` standard deviations apart."""
+    above, below = separation / 2 - epsilon / separation, -separation / 2 - epsilon / separation
+    return float(ndtr(above) - math.exp(min(epsilon + float(log_ndtr(below)), 0.0)))
 
 
 def _sensitivities(layout: SumLayout, privacy: SumPrivacy) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mooring.errors import InputError
-from mooring.mechanisms.sums.feature_map import DECADES
+from mooring.mechanisms.sums.feature_map import DECADES, level_contrasts
 from mooring.tables.schema import Column, Label
 from mooring.typing import Indices, Matrix, Vector
 
@@ -82,7 +82,7 @@ class Levels:
         """Weighted orthogonal contrasts of the levels, of shape (b − 1, b), the linear one of a number first."""
         n_nodes = len(self.nodes)
         if n_nodes < 2:
-            return _helmert(self.n_levels)
+            return level_contrasts(self.n_levels)
         contrasts = np.zeros((self.n_levels - 1, self.n_levels))
         contrasts[: n_nodes - 1, :n_nodes] = _polynomials(n_nodes)
         contrasts[0] *= math.sqrt(_LINEAR_WEIGHT)
@@ -169,16 +169,6 @@ def _add_missing(names: tuple[str, ...], has_missing: bool) -> tuple[str, ...]:
     while word in names:  # a declared category of this name means something else
         word = f"({word})"
     return (*names, word)
-
-
-@lru_cache(maxsize=64)
-def _helmert(n: int) -> Matrix:
-    """Return the orthonormal contrasts of each level with the mean of those before it, of shape (n − 1, n)."""
-    contrasts = np.zeros((n - 1, n))
-    for k in range(1, n):
-        contrasts[k - 1, :k], contrasts[k - 1, k] = 1.0, -float(k)
-        contrasts[k - 1] /= math.sqrt(k * (k + 1))
-    return contrasts
 
 
 @lru_cache(maxsize=16)

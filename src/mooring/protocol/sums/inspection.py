@@ -22,7 +22,7 @@ from mooring.audit import (
 )
 from mooring.audit.decision import decide_upload, weigh_total
 from mooring.audit.statements import state_total
-from mooring.mechanisms.sums.settings import SumSettings
+from mooring.mechanisms.sums.settings import SumSettings, make_general_workload
 from mooring.protocol.exchange import AuditMaps, AuditRequest
 from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.study import Study
@@ -82,14 +82,15 @@ def _warn_of_bound(settings: SumSettings, n_rows: int) -> list[str]:
 
 
 def _find_lone_rows(study: Study, encoded: EncodedRows) -> tuple[str, ...]:
-    """Return a sentence on rows that alone carry a feature: without noise, S[j, :] is such a row times one number."""
-    if sum_settings(study).epsilon is not None:
+    """Return a sentence on rows that alone have a level: without noise, its products with others may disclose the row."""
+    settings = sum_settings(study)
+    if settings.epsilon is not None or settings.features != "columns":
         return ()
-    features = study_features(study).apply(encoded.rows)
-    carriers = np.count_nonzero(features, axis=0) == 1
-    n_lone = int(np.count_nonzero((features[:, carriers] != 0).any(axis=1)))
-    alone = f"{count_noun(n_lone, 'row')} of yours alone carry a feature, such as a value near the end of a range"
-    read_off = "If nobody else has such a row, it can be read off the sums exactly, with its label."
+    weights, _ = make_general_workload(settings, study.schema).weigh(encoded.rows)
+    carriers = np.count_nonzero(weights, axis=0) == 1
+    n_lone = int(np.count_nonzero((weights[:, carriers] != 0).any(axis=1)))
+    alone = f"{count_noun(n_lone, 'row')} of yours alone have a category or a value near the end of a range"
+    read_off = "If nobody else has such a row, it may be read off the sums exactly, with its label."
     return (f"{alone}. {read_off}",) if n_lone else ()
 
 
