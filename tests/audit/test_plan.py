@@ -84,7 +84,7 @@ def test_a_plan_is_as_on_record(plan: Found) -> None:
     best = [
         found.audit.chosen,
         found.answer,
-        found.mechanism,
+        vars(found.mechanism),
         [found.tried.points.index(one) for one in found.frontier],
     ]
     record = Path(__file__).parent / "record.json"
