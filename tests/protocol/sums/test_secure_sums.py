@@ -136,7 +136,7 @@ def test_without_noise_the_total_is_everybodys_sum_and_the_model_that_of_the_poo
     for vault in (restored, given.vaults[5]):
         calibrated = predict_rows(vault, given.study, given.table(9, 40), own_rows=given.table(5), **options)
         assert calibrated.adjustment is not None
-        assert calibrated.adjustment.is_checked == (vault is not restored)
+        assert calibrated.adjustment.record.checked == (vault is not restored)
     table = calibrated.as_table()
     alone = predict_rows(vault, given.study, given.table(9, 40), result=options["result"], own_rows=given.table(5))
     assert (calibrated.score, calibrated.gain) == (alone.score, alone.gain)  # no more labelled rows on one side
