@@ -75,11 +75,15 @@ def answer_of(reasons: list[Reason]) -> str:
         ({"linkage": rate(0.25, 0.1)}, (), "cannot tell"),
         ({}, ("linkage at most 5 %",), "do not share"),
         ({"linkage": rate(0.25, 0.1)}, ("linkage at most 100 %",), "share"),  # what a limit covers was agreed to
-        ({"exposed_tenth": error(0.08), "exposed_column": error(0.1)}, ("error at least 0.05",), "cannot tell"),
-        ({"register_class": rate(0.9, 0.01, 0.8)}, ("error at least 0.5",), "cannot tell"),
-        ({"read_column": rate(0.95, 0.5, 0.9)}, ("error at least 0.5",), "cannot tell"),
-        ({"linkage": rate(0.95, 0.1)}, ("mean error at least 0.5",), "cannot tell"),  # and nothing else
-        ({"exposed_tenth": error(0.1, 0.5)}, ("linkage at most 20 %",), "cannot tell"),
+        ({"exposed_tenth": error(0.08), "exposed_column": error(0.1)}, ("error at least 0.05",), "do not share"),
+        ({"register_class": rate(0.9, 0.01, 0.8)}, ("error at least 0.5",), "do not share"),
+        ({"read_column": rate(0.95, 0.5, 0.9)}, ("error at least 0.5",), "do not share"),
+        (
+            {"linkage": rate(0.95, 0.1)},
+            ("mean error at least 0.5",),
+            "do not share",
+        ),  # a limit replaces the default for its own measure
+        ({"exposed_tenth": error(0.1, 0.5)}, ("linkage at most 20 %",), "do not share"),
         ({}, ("identity linkage at most 20 %",), "cannot tell"),  # nobody measured it
     ],
 )

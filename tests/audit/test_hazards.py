@@ -3,7 +3,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring.audit import PointResult, RotationPoint
+from mooring.audit import AuditSettings, EvaluationSpec, PointResult, RotationPoint
+from mooring.audit.auditor import Auditor
 from mooring.audit.hazards import count_duplicates, find_grids, find_hazards
 from mooring.audit.point_result import AttackOutcome
 from mooring.metrics import Figure, Interval
@@ -70,6 +71,15 @@ def test_each_planted_hazard_is_found(kind: str, words: str) -> None:
     assert any(words in one for one in found), found
     if kind in ("standardised integers", "constant", "duplicates", "separated"):
         assert len(found) == 1
+
+
+def test_columns_of_an_audit_have_the_names_that_its_rows_have() -> None:
+    rows, _ = planted("integers")
+    names = tuple(f"name {k}" for k in range(rows.shape[1]))
+    settings = AuditSettings(evaluation=EvaluationSpec(feature_names=names), attacks=["procrustes"])
+    warning = Auditor.of(dealt(rows), None, settings).result([]).warnings[0]
+    assert "name 1" in warning
+    assert "column 2" not in warning
 
 
 @pytest.mark.parametrize(

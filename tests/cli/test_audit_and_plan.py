@@ -275,7 +275,9 @@ def test_bad_input_is_one_clear_sentence(command: str, words: list[str], what: s
 
 def test_bad_methods_limits_files_and_folders_are_one_clear_sentence(csv: Path, tmp_path: Path) -> None:
     for command in ("audit", "plan"):
-        assert "missing.csv" in run(command, "missing.csv", "--label", "ill", "--output", tmp_path, code=2).stderr
+        run(
+            command, "missing.csv", "--label", "ill", "--output", tmp_path, code=5
+        )  # as 'check' of a missing table ends
         for option, value in (("--projection", "magic"), ("--format", "xml")):
             assert f"'{option}'" in run(command, csv, option, value, "--output", tmp_path, code=2).stderr
         words = (command, csv, "--label", "ill", "--auditor", "digits", "--output", tmp_path)
@@ -360,8 +362,8 @@ def test_an_audit_of_a_study_is_at_its_own_point_and_by_its_limits(csv: Path, st
     assert np.abs(original).max() <= 1  # by the declared range, not by the table's own statistics
     assert set(original[:, 4]) <= {0.0, 1.0}
     assert result["deployed"] is not None
-    (reason,) = plain["decision"]["reasons"]
-    assert (plain["decision"]["answer"], reason["limit"]) == ("do not share", 0.99)
+    own, default = plain["decision"]["reasons"]
+    assert (plain["decision"]["answer"], own["limit"], default["limit"]) == ("do not share", 0.99, 0.5)
     page = unescape((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
     assert plain["decision"]["sentences"][0] in page
 

@@ -265,7 +265,7 @@ class TotalsExchange(Exchange):
     def prepare_results(self, study: Study, folder: Path) -> Deliverable:
         model, training = read_training(folder, TotalsTraining, study, self.specify_model(study))
         names = tuple(member.name for member in study.participants)
-        return Deliverable(names, model, training.made_from, 1.0, lambda *_: None)
+        return Deliverable(names, model, training.made_from, 1.0, "Add noise", lambda *_: None)
 
     def specify_model(self, study: Study) -> ModelSpec:
         return ModelSpec(study.n_features, len(study.label.classes), layout_of(study)[0], None)

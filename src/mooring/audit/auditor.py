@@ -175,7 +175,8 @@ class Auditor:
         """Return the result of the audit with description and warnings; `more` is added to the description."""
         widths = (getattr(result.point, "n_components", 0) for result in results)  # points that share sums have none
         width = next(filter(None, widths), self.deployment.default_n_components)
-        warnings = (*find_hazards(self.partition, width), *warn_of_dissimilar_colluder(results))
+        names = self.settings.evaluation.feature_names
+        warnings = (*find_hazards(self.partition, width, names), *warn_of_dissimilar_colluder(results))
         if any(not result.point.shares_rows for result in results):
             more |= {"n_sum_features": self.deployment.features.n_features}
         description = replace(self.describe(), **more)

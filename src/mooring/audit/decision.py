@@ -218,22 +218,28 @@ def compare_with_limit(result: PointResult | None, words: str, basis: str) -> Re
 
 
 def weigh_point(
-    result: PointResult | None, limits: Sequence[str] = (), basis: str = "the study's limit"
+    result: PointResult | None,
+    limits: Sequence[str] = (),
+    basis: str = "the study's limit",
+    *,
+    are_complete: bool = False,
 ) -> list[Reason]:
     """Return the reasons of one operating point: from its guarantee for totals, from attacks for rows.
 
-    Without limits, the default limit applies to rows.
+    A limit replaces the default for its own measure only, so that a weak one does not silence what other measures show.
+    If the limits `are_complete`, as that of a plan is, other measures do not decide.
     """
     if result is not None and not result.point.shares_rows:
         return weigh_total(result, result.point.promise, limits, basis)
     if result is None or result.worst() is None:
         return [Remark("cannot tell", "No attack could be run, so these results do not show that sharing is safe")]
-    default = [] if limits else [compare_with_limit(result, DEFAULT_LIMIT, "the default limit")]
-    reasons = [*(compare_with_limit(result, words, basis) for words in limits), *default]
+    covered = {LeakageLimit.parse(words).measure for words in limits}
+    reasons = [compare_with_limit(result, words, basis) for words in limits]
+    if not are_complete and LeakageLimit.parse(DEFAULT_LIMIT).measure not in covered:
+        reasons.append(compare_with_limit(result, DEFAULT_LIMIT, "the default limit"))
     if any(reason.answer == "do not share" for reason in reasons):
         return reasons
-    covered = {LeakageLimit.parse(words).measure for words in limits}
-    graded = [reason for name in _GRADED if name not in covered for reason in _grade(result, name, bool(limits))]
+    graded = [reason for name in _GRADED if name not in covered for reason in _grade(result, name, are_complete)]
     if much := [reason for reason in graded if reason.answer == "do not share"]:
         return [*reasons, much[0]]
     if result.data_noise_scale == 0:
@@ -332,10 +338,10 @@ def _compare_epsilon(promise: tuple[float, float] | None, limit: LeakageLimit, b
     return Finding.of("The guarantee has ε = {figure}", epsilon, limit.bound, at_least=False, basis=basis)
 
 
-def _grade(result: PointResult, measure: str, has_limits: bool) -> list[Reason]:
+def _grade(result: PointResult, measure: str, is_decided: bool) -> list[Reason]:
     """Return a finding if an attack recovers much more than guessing, and nothing otherwise.
 
-    Where the study has limits, it has decided what may leak, so that other measures leave the answer open.
+    If limits decide what may leak, `is_decided`, other measures leave the answer open.
     """
     worst = result.worst(measure)
     if worst is None or math.isnan(worst[1].value):
@@ -361,7 +367,7 @@ def _grade(result: PointResult, measure: str, has_limits: bool) -> list[Reason]:
     if is_relative and figure.value >= (figure.chance or 0.0):  # chance is the smallest error by chance
         return []
     findings = []
-    otherwise: Verdict = "cannot tell" if has_limits else "do not share"
+    otherwise: Verdict = "cannot tell" if is_decided else "do not share"
     for share, way, error, answer in (
         (_MUCH, "half", "half", otherwise),
         (_SOMETHING, "a fifth", "four fifths", "cannot tell"),

@@ -30,13 +30,13 @@ _MOST_RARE, _RARE_SHARE = 10, 0.01
 _MIXED = " The projection mixes the columns before they leave; the attacks' figures show how much that hides."
 
 
-def find_hazards(partition: Partition, n_components: int) -> tuple[str, ...]:
+def find_hazards(partition: Partition, n_components: int, names: Sequence[str] = ()) -> tuple[str, ...]:
     """Return sentences about the rows of an audit, one for each known weakness.
 
-    Columns are examined only if no projection mixes them.
+    Columns are examined only if no projection mixes them; `names` are theirs.
     """
     rows = np.concatenate(partition.train)
-    hazards = [] if n_components < partition.n_features else hazards_of_columns(rows)
+    hazards = [] if n_components < partition.n_features else hazards_of_columns(rows, names=names)
     short = [n for n in (part.shape[0] for part in partition.train) if n <= n_components]
     if short:
         hazards.append(

@@ -129,6 +129,8 @@ class Deliverable:
     """Digest of what the model was trained on."""
     risk: float
     """Proportion of training rows that an attacker may recognise, as the study's limit measures it; 1 if unknown."""
+    remedy: str
+    """What would lower this risk, as an instruction without a full stop."""
     write_own: Callable[[Path, int, str, SigningKey], None]
     """Writes what one participant gets besides the model. The arguments are the participant's folder, its index in
     `names`, the digest of the signed model (empty without one) and the analyst's key."""

@@ -30,6 +30,7 @@ from mooring.typing import TableSource
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".data", ".txt")
 PARQUET_SUFFIXES = (".parquet", ".pq")
+CHECK_PLACE = "Check the spelling and the folder you are in."
 _LONGEST_HEADER = 2**22
 _NOT_IN_ARROW = (pa.ArrowException, ArithmeticError, NotImplementedError, TypeError, ValueError)  # messages quote cells
 _ROWS, _ROWS_A_BYTE = 2**20, 32  # limit of the rows of a Parquet file: the first, or the second per byte
@@ -138,7 +139,7 @@ def require_file(path: Path) -> None:
     """Refuse a path that is not a file."""
     if not path.is_file():
         reason = "there is only a folder of that name" if path.is_dir() else "it is not there"
-        raise StorageError("the data file", reason=reason, cure="Check the spelling and the folder you are in.")
+        raise StorageError("the data file", reason=reason, cure=CHECK_PLACE)
 
 
 def is_table_file(path: Path) -> bool:

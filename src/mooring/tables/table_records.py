@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mooring.errors import InputError
+from mooring.errors import InputError, StorageError
 from mooring.tables.cells import is_number
 from mooring.tables.encoder import encode_table
-from mooring.tables.files import OpenTable, is_table_file, open_table, require_column, require_different
+from mooring.tables.files import CHECK_PLACE, OpenTable, is_table_file, open_table, require_column, require_different
 from mooring.tables.images.reader import holds_images, read_images
 from mooring.tables.inference import RowKeys, choose_encoding, infer_column, read_keys
 from mooring.tables.reader import read_columns
@@ -86,9 +86,7 @@ def read_records(
     for_tables = {"drop": tuple(drop), "categorical": tuple(categorical), "missing": tuple(missing)}
     path = Path(data) if isinstance(data, str | Path) else None
     if path is not None and not path.exists():
-        raise InputError(
-            "path", expected="a file or a folder", got=f"{str(path)!r}, which is not there", cure="Check the spelling."
-        )
+        raise StorageError("the data file", reason="it is not there", cure=CHECK_PLACE)
     if path is not None and (image_column is not None or holds_images(path)):
         _require_left_out(for_tables, "images")
         return read_images(path, label=label, group_by=group_by, size=size, image_column=image_column)

@@ -256,7 +256,7 @@ def test_a_model_is_taken_up_to_the_size_allowed(monkeypatch: pytest.MonkeyPatch
     spec = ModelSpec(6, 2)
     sizes = {"inputs": 6, "outputs": 2, "width": 0, "trees": 0, "nodes": 0, "leaves": 0}
     fields = {"function": "linear", "link": "softmax", **sizes}
-    n_bytes = 8 * (6 * 2 + 2) + 4 * 2
+    n_bytes = 8 * (6 * 2 + 2 + 2) + 4 * 2
     monkeypatch.setattr(model, "_MOST_ARRAY_BYTES", n_bytes)
     assert sum(tensor.n_bytes for tensor in model._list_tensors(fields, spec).values()) == n_bytes
     monkeypatch.setattr(model, "_MOST_ARRAY_BYTES", n_bytes - 1)
@@ -275,7 +275,7 @@ def test_a_risk_is_a_share_and_within_the_studys_limit_up_to_the_limit_itself() 
 
     assert (read("0"), read("0.010000")) == (Release(0.0), Release(0.01))
     assert read("1", "board: a trial") == Release(1.0, "board: a trial")
-    assert _require_release(study, 0.01, "board: a trial") == Release(0.01)
+    assert _require_release(study, 0.01, "board: a trial", remedy="") == Release(0.01)
     for risk, override in (("0.010001", ""), ("-0.01", ""), ("1.01", "board: a trial"), ("x", ""), ("0", "board")):
         assert not taken(lambda risk=risk, override=override: read(risk, override))
     assert Release.from_fields({}, numeric_study()) is None

@@ -14,10 +14,11 @@ import pyarrow.parquet
 import pytest
 
 from mooring.atomic_io import hash_file
+from mooring.audit import AuditDescription, AuditResult, PointResult, References, SumPoint
 from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.sums.settings import SumSettings
 from mooring.mechanisms.sums.sums import PersonCounts
-from mooring.metrics import Figure, Interval
+from mooring.metrics import EpsilonAudit, EpsilonBound
 from mooring.protocol.crypto.keys import CombiningKey
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import make_member
@@ -253,9 +254,10 @@ def test_persons_with_long_numbers_are_told_apart(folder: Path, form: str) -> No
 
 def test_check_says_whose_noise_it_attacked(folder: Path) -> None:
     """Rows are attacked, with noise for rows: where persons have several, that is not the study's."""
-    tried = Mock(point=Mock(promise=(1.0, 1e-5)), deployed=None, gain=None, epsilon=None)
-    found = Figure("membership_at_1_percent", 0.5, Interval.unknown(), 0.01, None, None, 100, True)
-    tried.worst, audit = lambda *_: ("an attack", found), Mock(points=[tried])
+    tried = PointResult(
+        SumPoint(1.0, 1e-5, 2, 1), epsilon=EpsilonAudit(1.0, 1.0, EpsilonBound(0.5, 0.5, 1e-5, 0.95, 9))
+    )
+    audit = AuditResult(AuditDescription(), References(None, None, 0), (tried,))
     one, three = (make_sum_study(folder / f"{m}", 2, person="who", rows_per_person=m).study for m in (1, 3))
     assert "the study's noise" in _verdict(one, audit)
     assert "the study's noise" not in _verdict(three, audit)
@@ -373,6 +375,16 @@ def test_check_warns_of_rows_that_alone_have_a_level_where_there_is_no_noise(
         inner = [line for line in lines[1:] if float(line.split(",")[0]) < 0]
         (table := folder / "lone.csv").write_text("\n".join([lines[0], *inner, *inner, "90,0,a"]) + "\n")
         assert bool(inspect_own(given, table)) == warned
+
+
+@pytest.mark.parametrize("lone", [True, False])
+def test_check_warns_of_a_row_that_alone_has_a_category(folder: Path, lone: bool) -> None:
+    given = make_sum_study(folder, 2, epsilon=None, n_hats=3, least_rows=400)
+    level = Column("x0", "category", categories=("u", "v", "w"))
+    given = replace(given, study=replace(given.study, columns=(level, given.study.columns[1])))
+    lines = [f"{'uv'[k % 2]},{k % 7 * 30 - 90},{'abc'[k % 3]}" for k in range(60)]
+    (table := folder / "lone.csv").write_text("\n".join(["x0,x1,y", *lines, *["w,12,a"] * (1 if lone else 2)]) + "\n")
+    assert bool(inspect_own(given, table)) is lone
 
 
 def inspect_own(given: SumStudy, table: Path) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ class Plan(Record):
         """Whether rows like these should be shared, by the plan's own limit."""
         reasons: list[Reason] = [Remark("do not share", f"No setting is recommended within the limit ({self.limit})")]
         if self.recommended is not None:
-            reasons = weigh_point(self.recommended, [str(self.limit)], "the plan's limit")
+            reasons = weigh_point(self.recommended, [str(self.limit)], "the plan's limit", are_complete=True)
             reasons += judge_joining([self.recommended.gain])
         return Decision.from_reasons(QUESTION, reasons)
 

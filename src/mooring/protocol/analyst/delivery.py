@@ -55,7 +55,7 @@ def deliver(
         open_folder(str(output))  # refuses an unusable address before any work
     exchange = exchange_of(study)
     ready = exchange.prepare_results(study, folder)
-    release = _require_release(study, ready.risk, override)
+    release = _require_release(study, ready.risk, override, remedy=ready.remedy)
     with ExitStack() as stack:
         here = local_path(output) if not is_url(output) else Path(stack.enter_context(TemporaryDirectory()))
         signed, digest = Path(stack.enter_context(TemporaryDirectory())) / MODEL_FILE, ""
@@ -76,7 +76,7 @@ def deliver(
     return delivery
 
 
-def _require_release(study: Study, risk: float, override: str) -> Release | None:
+def _require_release(study: Study, risk: float, override: str, *, remedy: str) -> Release | None:
     """Return the model's risk as it is signed; a risk above the study's limit is refused without an override."""
     if not study.model_limit:
         return None
@@ -84,12 +84,11 @@ def _require_release(study: Study, risk: float, override: str) -> Release | None
     if risk <= find_model_limit(study).bound:
         return Release(risk)
     if not override:
-        measured = (
-            f"up to {risk:.1%} may be recognised" if risk < 1 else "all may be recognised, because it was not measured"
-        )
+        measured = f"up to {risk:.1%} may be recognised"
+        measured = measured if risk < 1 else "all may be recognised, because it was neither measured nor bounded"
         raise RefusedError(
             "the delivery",
             reason=f"the study's limit is '{study.model_limit}', and of the rows behind this model {measured}",
-            cure="Train another learner, or study with more noise; or give --override 'NAME: REASON', which is signed.",
+            cure=f"{remedy}; or give --override 'NAME: REASON', which is signed.",
         )
     return Release(risk, override)

@@ -29,7 +29,8 @@ def prepare_maps(study: Study, folder: Path) -> Deliverable:
         arrays = {"orthogonal": space.orthogonals[index], "mean": space.means[index], "origin": space.origin}
         write_map(place / MAP_FILE, study, fields, arrays, signer)
 
-    return Deliverable(space.names, model, space.space_digest, risk, write_own)
+    remedy = "Train another learner, or study with more noise"
+    return Deliverable(space.names, model, space.space_digest, risk, remedy, write_own)
 
 
 def _measured_risk(study: Study, training: Training) -> float:

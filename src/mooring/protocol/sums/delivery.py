@@ -9,6 +9,7 @@ from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.exchange import Deliverable
 from mooring.protocol.messages.study import Study
 from mooring.protocol.sums.result import guaranteed_risk, specify_sum_model
+from mooring.protocol.sums.scheme import sum_promise
 from mooring.protocol.sums.total import read_list
 from mooring.protocol.sums.training import SumTraining
 
@@ -22,4 +23,7 @@ def prepare_sum_model(study: Study, folder: Path) -> Deliverable:
     def write_own(place: Path, index: int, model_digest: str, signer: SigningKey) -> None:
         """Write nothing: the model is all that everybody gets."""
 
-    return Deliverable(names, model, source, guaranteed_risk(study), write_own)
+    remedy = "Every model of this total has the same bound: draft a study with a smaller epsilon"
+    if sum_promise(study) is None:
+        remedy = "No model of this total has a bound: draft a study with noise and public ranges"
+    return Deliverable(names, model, source, guaranteed_risk(study), remedy, write_own)

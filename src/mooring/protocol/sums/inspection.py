@@ -89,8 +89,9 @@ def _find_lone_rows(study: Study, encoded: EncodedRows) -> tuple[str, ...]:
     weights, _ = make_general_workload(settings, study.schema).weigh(encoded.rows)
     carriers = np.count_nonzero(weights, axis=0) == 1
     n_lone = int(np.count_nonzero((weights[:, carriers] != 0).any(axis=1)))
-    alone = f"{count_noun(n_lone, 'row')} of yours alone have a category or a value near the end of a range"
-    read_off = "If nobody else has such a row, it may be read off the sums exactly, with its label."
+    rows = count_noun(n_lone, "row of yours has", "rows of yours have")
+    alone = f"{rows} a category, or a value near the end of a range, that none of your other rows has"
+    read_off = "If nobody else has it either, that row may be read off the sums exactly, with its label."
     return (f"{alone}. {read_off}",) if n_lone else ()
 
 
