@@ -457,8 +457,9 @@ def test_the_help_reads_like_the_story() -> None:
 
 
 def every_command() -> list[list[str]]:
-    names = [command.__name__ for command, _ in COMMANDS if hasattr(command, "__name__")]
-    return [[name] for name in names] + [["study", name] for name in ("init", "project", "enrol", "show")]
+    return [[name] for name in COMMANDS if name not in ("study", "flare")] + [
+        ["study", name] for name in ("init", "project", "enrol", "show")
+    ]
 
 
 @pytest.mark.parametrize("words", every_command(), ids=" ".join)

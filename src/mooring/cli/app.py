@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Annotated, Any
 
@@ -9,51 +10,22 @@ import typer
 from typer.core import TyperGroup
 
 from mooring import __version__
-from mooring.cli.align import align
-from mooring.cli.associate import associate
-from mooring.cli.audit import audit
-from mooring.cli.check import check
-from mooring.cli.collect import collect
-from mooring.cli.combine import combine
-from mooring.cli.deal import deal
-from mooring.cli.deliver import deliver
-from mooring.cli.demo import demo
-from mooring.cli.describe import describe
-from mooring.cli.desk import desk
 from mooring.cli.execution import explain_usage_errors, unwrap
-from mooring.cli.export import export
-from mooring.cli.flare import flare_app
-from mooring.cli.governance import governance
-from mooring.cli.invite import invite
-from mooring.cli.join import join
-from mooring.cli.plan import plan
-from mooring.cli.predict import predict
-from mooring.cli.regress import regress
-from mooring.cli.report import report
-from mooring.cli.send import send
-from mooring.cli.share import share
-from mooring.cli.study import study_app
-from mooring.cli.survival import survival
-from mooring.cli.synthesize import synthesize
-from mooring.cli.train import train
 from mooring.protocol.step import AFTERWARDS
 from mooring.protocol.steps import list_commands
 
 BEFORE = "Before anybody joins"
 ANSWERS = "Answers from the total of secure sums"
-STEPS = (align, check, collect, combine, deal, deliver, export, invite, join, predict, report, send, share, train)
-BY_NAME: dict[str, Any] = {"study": study_app} | {command.__name__: command for command in STEPS}
-BY_PHASE = [(BY_NAME[name], phase) for name, phase in list_commands().items()]
-COMMANDS = (
-    (plan, BEFORE),
-    (audit, BEFORE),
-    *((command, phase) for command, phase in BY_PHASE if phase != AFTERWARDS),
-    *((command, ANSWERS) for command in (describe, regress, survival, associate, synthesize)),
-    *((command, phase) for command, phase in BY_PHASE if phase == AFTERWARDS),
-    (governance, AFTERWARDS),
-    (desk, AFTERWARDS),
-    (demo, AFTERWARDS),
-)
+OF_STEPS = list_commands()
+COMMANDS = {
+    **dict.fromkeys(("plan", "audit"), BEFORE),
+    **{name: phase for name, phase in OF_STEPS.items() if phase != AFTERWARDS},
+    **dict.fromkeys(("describe", "regress", "survival", "associate", "synthesize"), ANSWERS),
+    **{name: phase for name, phase in OF_STEPS.items() if phase == AFTERWARDS},
+    **dict.fromkeys(("governance", "desk", "demo"), AFTERWARDS),
+    "flare": "Over NVIDIA FLARE, instead of files",
+}
+"""The headings of commands, in the order in which a study uses them. Each command is in the module of its name."""
 
 
 class InOrder(TyperGroup):
@@ -71,7 +43,7 @@ class InOrder(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands."""
-        order = ["study" if command is study_app else command.__name__ for command, _ in COMMANDS]
+        order = [*COMMANDS]
         return sorted(super().list_commands(ctx), key=lambda name: order.index(name) if name in order else len(order))
 
 
@@ -84,14 +56,15 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,  # a traceback must not print anybody's records
 )
-for command, panel in COMMANDS:
-    if command is study_app:
-        app.add_typer(study_app, name="study", rich_help_panel=panel)
+for name, panel in COMMANDS.items():
+    module = import_module(f"mooring.cli.{name}")
+    if (group := getattr(module, f"{name}_app", None)) is not None:  # a command of several, such as study
+        app.add_typer(group, name=name, rich_help_panel=panel)
     else:
+        command = getattr(module, name)
         app.command(rich_help_panel=panel, help=unwrap(command.__doc__))(command)
 for entry in entry_points(group="mooring.commands"):  # commands of other distributions, such as mooring-studies
     app.command(name=entry.name, rich_help_panel=AFTERWARDS)(entry.load())
-app.add_typer(flare_app, name="flare", rich_help_panel="Over NVIDIA FLARE, instead of files")
 
 
 @app.command(rich_help_panel=AFTERWARDS)
