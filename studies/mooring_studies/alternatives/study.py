@@ -31,7 +31,7 @@ from mooring_studies.settings.spec import Spec, read_spec
 from mooring_studies.storage.progress import Progress
 from mooring_studies.storage.store import ResultStore
 from mooring_studies.tabular.deployment import Point, noise_columns
-from mooring_studies.tabular.jobs import Job
+from mooring_studies.tabular.jobs import Job, choose_evenly
 from mooring_studies.tabular.scores import alone, ranked, scored, utility
 from mooring_studies.tabular.sum_line import LEARNERS, SumRows, train_from_sums
 from mooring_studies.tabular.sums import SumCase, SumOptions, load_case, run_cases
@@ -91,7 +91,6 @@ class Alternatives:
     def jobs(self) -> list[Job]:
         """One job for each method and each of its levels."""
         options, rows, p = self.options, self.case_rows.rows, self.case_rows.rows.n_participants
-        alone_ones = np.unique(np.linspace(0, p - 1, int(options.alone)).round().astype(int)).tolist()
         levels: dict[str, tuple[Callable[[Any], Row], Sequence[Any]]] = {
             "pooled-raw": (self._train, (range(p),)),
             "aa-i-gdp": (self.measure_rotation, (0.0,)),
@@ -101,7 +100,8 @@ class Alternatives:
             "fedavg": (self.measure_update, (1, options.updates.n_rounds)),
             "fedavg-aggregate": (self.measure_aggregate, (1, options.updates.n_rounds)),
         }
-        jobs: list[Job] = [({"method": "local-only", "draw": i}, partial(self._train, [i])) for i in alone_ones]
+        chosen = choose_evenly(int(options.alone), p)
+        jobs: list[Job] = [({"method": "local-only", "draw": i}, partial(self._train, [i])) for i in chosen]
         for method, (measure, values) in levels.items():
             jobs += [({"method": method, "draw": k}, partial(measure, value)) for k, value in enumerate(values)]
         for method, whole in (("synthetic", self.measure_synthetic), ("statistics", self.measure_statistics)):

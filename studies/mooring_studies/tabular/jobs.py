@@ -130,13 +130,23 @@ def measured(deployment: Deployment, point: Point, *, options: Options, seed: in
 def reference_jobs(rows: Partition, options: Options, *, seed: int) -> list[Job]:
     """What joining is measured against: participants alone, each on its own test rows, and all rows pooled as they are."""
     p = rows.n_participants
-    chosen = np.unique(np.linspace(0, p - 1, min(options.alone, p)).round().astype(int)).tolist()
     train_alone = partial(alone, rows, learners=options.learners, seed=seed)
     return [
-        *(({"method": "local-only", "draw": i}, partial(train_alone, [i])) for i in chosen),
+        *(({"method": "local-only", "draw": i}, partial(train_alone, [i])) for i in choose_evenly(options.alone, p)),
         ({"method": "local-own", "draw": 0}, partial(each_own, rows, learners=options.learners, seed=seed)),
         ({"method": "pooled-raw", "draw": 0}, partial(train_alone, range(p))),
     ]
+
+
+def choose_evenly(count: int, p: int) -> list[int]:
+    """Up to `count` of p participants, evenly spaced from the first to the last.
+
+    Examples
+    --------
+    >>> choose_evenly(3, 10), choose_evenly(3, 2)
+    ([0, 4, 9], [0, 1])
+    """
+    return [int(place) for place in np.unique(np.linspace(0, p - 1, min(count, p)).round())]
 
 
 def deployment_streams(spec: Spec, deployment: int) -> Streams:

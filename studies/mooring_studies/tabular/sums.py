@@ -33,7 +33,7 @@ from mooring_studies.storage.machine_facts import first_facts
 from mooring_studies.storage.progress import Progress
 from mooring_studies.storage.store import ResultStore
 from mooring_studies.tabular.deployment import Point, leakage, make_deployment
-from mooring_studies.tabular.jobs import Job, append_missing, deployment_streams, keep_facts
+from mooring_studies.tabular.jobs import Job, append_missing, choose_evenly, deployment_streams, keep_facts
 from mooring_studies.tabular.scores import alone, each_own, utility
 from mooring_studies.tabular.sum_line import (
     LEARNERS,
@@ -185,7 +185,7 @@ def jobs_of(case_rows: SumRows, streams: Streams, deployment: int, *, options: S
     """What is measured in one deployment: sums at each ε, and what they are compared with."""
     rows, seed = case_rows.rows, int(streams.named("seed").integers(2**31))
     p = rows.n_participants
-    chosen = np.unique(np.linspace(0, p - 1, min(options.alone, p)).round().astype(int)).tolist()
+    chosen = choose_evenly(options.alone, p)
     jobs = sum_jobs(lambda: case_rows, replace(options, alone=0), streams, seed=seed)
     jobs.append(({"method": "pooled-raw", "draw": 0}, partial(alone, rows, range(p), learners=LEARNERS[:1], seed=seed)))
     if deployment < options.deals_alone or p <= _FEW:
