@@ -186,14 +186,18 @@ def simulated(first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
 def _write_bundles(folder: Path, n_rows: int) -> None:
     from mooring.mechanisms.rotation.settings import RotationSettings
     from mooring.protocol.crypto.keys import SealingKey, SigningKey
-    from mooring.protocol.messages.card import Member
+    from mooring.protocol.messages.card import Member, proof_text
     from mooring.protocol.messages.study import Study, draw_nonce
     from mooring.protocol.rotation.bundle import write_bundle
     from mooring.tables.schema import Column, Label
 
     p = max(2, n_rows // ROWS_A_BUNDLE)
     keys = [SigningKey.generate() for _ in range(p)]
-    members = [Member(f"site-{k:03d}", key.public, SealingKey.of(key).public) for k, key in enumerate(keys)]
+    sealing = [SealingKey.generate().public for _ in keys]
+    members = [
+        Member(f"site-{k:03d}", key.public, public, key.sign(proof_text("sealing", public)).hex())
+        for k, (key, public) in enumerate(zip(keys, sealing, strict=True))
+    ]
     study = Study(
         "bench",
         draw_nonce(),

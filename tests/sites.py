@@ -8,7 +8,7 @@ import numpy as np
 
 from mooring import RigidMap
 from mooring.learners.models import ModelSpec
-from mooring.protocol.crypto.keys import SealingKey, SigningKey
+from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.signed_file import write_signed
 from mooring.protocol.messages.study import Study
@@ -17,11 +17,12 @@ from mooring.protocol.registry import exchange_of
 from mooring.protocol.rotation.bundle import KIND, bundle_fields, bundle_tensors, verify_bundle
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.schema import Column, Label
+from tests.keys import keyed_member
 from tests.study_settings import make_study
 
 ANALYST = SigningKey.generate()
 KEYS = tuple(SigningKey.generate() for _ in range(12))
-SEALING = tuple(SealingKey.of(key).public for key in KEYS)
+SITES = tuple(keyed_member(f"site-{k}", key) for k, key in enumerate(KEYS))
 LABELS = {
     "classes": Label("y", "classes", ("well", "ill")),
     "number": Label("y", "number", low=-1000.0, high=1000.0),
@@ -40,7 +41,6 @@ def numeric_study(
     analyst: Member | None = None,
 ) -> Study:
     """p participants with h columns and r anchor rows; site-0 … with the keys of this module, unless others are given."""
-    sites = [Member(f"site-{k}", KEYS[k].public, SEALING[k]) for k in range(p)]
     return make_study(
         name="trial",
         nonce="0" * 32,
@@ -50,7 +50,7 @@ def numeric_study(
         n_components=h,
         n_anchor_rows=r,
         anchor_noise_scale=v if "anchor" in method else 0.0,
-        participants=tuple(sites if participants is None else participants),
+        participants=SITES[:p] if participants is None else tuple(participants),
         analyst=analyst or Member("analyst", ANALYST.public),
     )
 

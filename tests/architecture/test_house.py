@@ -20,7 +20,7 @@ POSIX = {
     *("SIGXFSZ", "AF_UNIX"),
 }
 POSIX_IN_TESTS = POSIX | {"S_IMODE", "st_mode", "symlink_to", "umask", "capset"}
-FOR_THE_PROTOCOL = {"cryptography", "pyrage", "onnx", "fsspec", "safetensors"}
+FOR_THE_PROTOCOL = {"cryptography", "onnx", "fsspec", "safetensors"}
 
 
 def sources(folder: str) -> list[Path]:

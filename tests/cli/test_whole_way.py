@@ -287,8 +287,7 @@ def secrets_of(walk: Walk) -> Iterator[tuple[str, bytes]]:
         identity = json.loads((walk.place / name / "vault" / "identity.json").read_text())
         for entry in ("signing", "sealing", "master", "ledger"):
             yield f"{entry} of {name}", identity[entry].encode()
-            if entry != "sealing":
-                yield f"{entry} of {name} as bytes", bytes.fromhex(identity[entry])
+            yield f"{entry} of {name} as bytes", bytes.fromhex(identity[entry])
         rows = read_encoded(study.schema, walk.place / name / "patients.csv")
         lines = (walk.place / name / "patients.csv").read_text().splitlines()[1:]
         for k, (line, row, values) in enumerate(zip(lines, rows.rows, rows.values, strict=True)):

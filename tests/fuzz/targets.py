@@ -20,7 +20,6 @@ from safetensors.numpy import save
 
 from mooring.errors import MooringError
 from mooring.protocol.analyst.intake import INTAKE_FILE, Register, collect
-from mooring.protocol.crypto.keys import seal
 from mooring.protocol.designer.draft import draft_study
 from mooring.protocol.designer.header import Header, read_header
 from mooring.protocol.designer.merge import draft_merged, merge_headers
@@ -48,7 +47,8 @@ from mooring.tables.encoder import check_fit, read_encoded
 from tests.fuzz.engine_targets import dask_targets, flare_targets
 from tests.fuzz.sum_targets import sum_targets
 from tests.fuzz.target import Target, make_place, sign_again, write_file
-from tests.protocol.hostile import H, World, build_world, parts
+from tests.protocol.hostile import H, World, build_world
+from tests.protocol.hostile_anchors import inner, sealed
 from tests.sites import spec_of
 from tests.study_settings import change
 
@@ -86,8 +86,7 @@ def _messages(world: World) -> list[Target]:
         return open_anchor(reader, study, write_file(place / "a.anchor", sign_again(data, "anchor", owner.signing_key)))
 
     def read_sealed(data: bytes) -> object:
-        sealed = seal(data, [one.sealing_key for one in study.participants])
-        return open_anchor(reader, study, write_file(place / "s.anchor", world.signed_anchor(sealed)))
+        return open_anchor(reader, study, write_file(place / "s.anchor", world.signed_anchor(sealed(world, data))))
 
     def read_model(data: bytes) -> object:
         write_file(trained / MODEL_FILE, sign_again(data, "model", world.analyst.signing_key))
@@ -109,7 +108,7 @@ def _messages(world: World) -> list[Target]:
     header = Header("a", (*study.columns, _DATE, _BORN), ("id",), ("notes",)).render().encode()
     card = place / "one.card.toml"
     write_card(card, role="participant", member=make_member("p0", owner), signer=owner.signing_key)
-    sealed_plain = reader.sealing_key.open(parts(world.anchor)[1])
+    sealed_plain = inner(world, open_anchor(reader, study, write_file(place / "a.anchor", world.anchor)).matrix)
     basis = np.linalg.qr(np.random.default_rng(0).standard_normal((H, 2)))[0]
     return [
         Target(

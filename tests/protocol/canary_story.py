@@ -122,8 +122,7 @@ def needles_of(played: Played) -> dict[str, set[bytes]]:
         vault = Vault.open(played.home / f"vault-p{k}", passphrase=passphrase)
         seeds = {"signing seed": vault.signing_key.seed, "master": vault.master, "ledger key": vault.ledger_key}
         found |= {f"{name} of p{k}": scan.forms_of_bytes(secret.reveal()) for name, secret in seeds.items()}
-        identity = vault.sealing_key.identity.reveal().decode()
-        found[f"sealing key of p{k}"] = scan.forms_of_text(identity) | scan.forms_of_text(identity[20:])
+        found[f"sealing key of p{k}"] = scan.forms_of_bytes(vault.sealing_key.seeds.reveal())
         anchor = open_anchor(vault, study, played.home / "out/birds.anchor")
         found["the anchor"] = scan.forms_of_matrix(anchor.matrix)
         found["the digest of the anchor"] = scan.forms_of_bytes(bytes.fromhex(anchor.digest))

@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import io
 import json
+import math
 import pickle
 import shutil
 import zipfile
@@ -20,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from mooring.protocol.crypto.keys import SigningKey
+from mooring.protocol.crypto.keys import BOX_OVERHEAD, SigningKey
 from mooring.protocol.messages.study import Study
 from mooring.protocol.results import Consent
 from mooring.protocol.rotation.anchor import deal_anchor, open_anchor
@@ -104,9 +105,13 @@ class World:
 
     def signed_anchor(self, sealed: bytes, *, signer: SigningKey | None = None, **fields: Any) -> bytes:
         """An anchor file as a dealer can make it that signs whatever it likes."""
-        own = {"study": self.study.digest, "nonce": self.study.nonce, "bytes": len(sealed)}
+        own = {"study": self.study.digest, "nonce": self.study.nonce}
         header = signed(self.vaults[0].signing_key if signer is None else signer, "anchor", {**own, **fields}, sealed)
-        return packed({**header, **entries({"sealed": np.frombuffer(sealed, dtype="|u1")})}, sealed)
+        data, shape = np.frombuffer(sealed, dtype="|u1"), (len(self.study.participants), BOX_OVERHEAD + 32)
+        arrays = {"sealed": data}
+        if data.size > math.prod(shape):
+            arrays = {"keys": data[: math.prod(shape)].reshape(shape), "sealed": data[math.prod(shape) :]}
+        return packed({**header, **entries(arrays)}, sealed)
 
     def signed_map(
         self, *, arrays: Mapping[str, np.ndarray] | None = None, signer: SigningKey | None = None, **fields: Any

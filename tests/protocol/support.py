@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from mooring.errors import InputError, MooringError
-from mooring.protocol.crypto.keys import SealingKey, SigningKey, sealing_key_of
+from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.card import Member, write_card
 from mooring.tables.schema import Column, Label
+from tests.keys import fixed_key, keyed_member
 from tests.study_settings import make_study
 
-KEYLESS = Member("a", "0" * 64, sealing_key_of("0" * 64))
+ENROLLED = keyed_member("a", fixed_key(0))
 AGREED = make_study(
     "heart",
     "0" * 32,
@@ -33,6 +34,6 @@ def message(call: Callable[[], Any], kind: type[MooringError] = InputError) -> s
 
 def write_member_card(path: Path, name: str, role: Any = "participant") -> tuple[Path, Member]:
     signer = SigningKey.generate()
-    member = Member(name, signer.public, SealingKey.of(signer).public if role == "participant" else "")
+    member = keyed_member(name, signer) if role == "participant" else Member(name, signer.public)
     write_card(path / f"{name}.card.toml", role=role, member=member, signer=signer)
     return path / f"{name}.card.toml", member

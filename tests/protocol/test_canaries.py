@@ -191,7 +191,7 @@ def planted(played: Played) -> dict[str, bytes]:
         "a file's name": f"cannot open {FILE}-0.csv".encode(),
         "a name broken by a line": FILE[:9].encode() + b"\n" + FILE[9:].encode(),
         "a passphrase": json.dumps({"passphrase": PASSPHRASE}).encode(),
-        "an identity": vault.sealing_key.identity.reveal(),
+        "an identity": vault.sealing_key.seeds.reveal(),
         **{f"base64 after {k} bytes": base64.b64encode(b"x" * k + seed + b"y" * k) for k in range(4)},
         **{f"double in base64 after {k}": base64.b64encode(b"x" * k + np.array([value]).tobytes()) for k in range(3)},
         **{f"single in base64 after {k}": base64.urlsafe_b64encode(b"x" * k + single) for k in range(3)},

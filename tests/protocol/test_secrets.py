@@ -20,7 +20,7 @@ import pytest
 
 from mooring.errors import MooringError
 from mooring.protocol.crypto.derivation import SecretMap, Stream
-from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey, seal
+from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey, seal_box
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.rotation.anchor import Perturbation, open_anchor
 from mooring.protocol.storage.fingerprints import Fingerprinter
@@ -54,7 +54,7 @@ def holders(small_study) -> dict[str, Any]:
 def gives_away(holders) -> Callable[[str | bytes], bool]:
     """Whether a text holds a secret of this study: raw, as Python writes bytes, hexadecimal, base64 or decimal."""
     vault, anchor = holders["Vault"], holders["Anchor"]
-    raw = [one.reveal() for one in (vault.master, vault.ledger_key, vault.signing_key.seed, vault.sealing_key.identity)]
+    raw = [one.reveal() for one in (vault.master, vault.ledger_key, vault.signing_key.seed, vault.sealing_key.seeds)]
     canaries = [
         form for one in raw for form in (one, one.hex().encode(), b64encode(one)[:-2], repr(one)[2:-1].encode())
     ]
@@ -128,7 +128,7 @@ def test_tracebacks_of_refusals_tell_nothing(small_study, holders, gives_away):
         lambda: small_study.share(data=small_study.table(2), output=out),
         lambda: small_study.another(nonce="f" * 32).share(output=out),
         lambda: small_study.share(output=small_study.folder / "nowhere" / "out.bundle"),
-        lambda: vault.sealing_key.open(b"nothing"),
+        lambda: vault.sealing_key.open(b"nothing", info=b""),
         lambda: Vault.create(vault.folder),
         lambda: (vault.folder / "identity.json").write_bytes(json.dumps(vault._contents()).encode()[:-9]),
         lambda: Vault.open(vault.folder),
@@ -155,21 +155,21 @@ def test_ten_thousand_vaults_share_no_secret(monkeypatch):
     for _ in range(10_000):
         vault = Vault.create(Path("nowhere-at-all"))
         found |= {vault.master.reveal(), vault.ledger_key.reveal(), vault.signing_key.seed.reveal()}
-        found.add(vault.sealing_key.identity.reveal())
+        found.add(vault.sealing_key.seeds.reveal())
     assert len(found) == 40_000
     lengths = {len(one) for one in found}
-    assert lengths == {32, 74}  # 256 bits each; the sealing keys as age writes them
+    assert lengths == {32, 96}  # a sealing key has seeds of both of its algorithms
 
 
 def test_forks_draw_different_secrets_and_seal_differently(folder, start):
     """A generator that lives in the process's memory would give every child the same."""
-    to = SealingKey.of(SigningKey.generate())
-    seal(b"something", [to.public])  # whatever the library keeps is there before the fork
+    to = SealingKey.generate()
+    seal_box(b"something", to.public, info=b"")  # whatever the library keeps is there before the fork
     Secret.draw()
 
     def draw() -> None:
-        drawn = [Secret.draw(), SigningKey.generate().seed, SealingKey.of(SigningKey.generate()).identity]
-        lines = [one.reveal().hex() for one in drawn] + [seal(b"something", [to.public]).hex()]
+        drawn = [Secret.draw(), SigningKey.generate().seed, SealingKey.generate().seeds]
+        lines = [one.reveal().hex() for one in drawn] + [seal_box(b"something", to.public, info=b"").hex()]
         (folder / f"{os.getpid()}.drawn").write_text("\n".join(lines))
 
     pids = [start(draw) for _ in range(12)]
@@ -177,7 +177,9 @@ def test_forks_draw_different_secrets_and_seal_differently(folder, start):
     found = [line for path in folder.glob("*.drawn") for line in path.read_text().split()]
     assert (len(found), len(set(found))) == (48, 48)
     assert {
-        to.open(bytes.fromhex(line)) for path in folder.glob("*.drawn") for line in path.read_text().split()[3:]
+        to.open(bytes.fromhex(line), info=b"")
+        for path in folder.glob("*.drawn")
+        for line in path.read_text().split()[3:]
     } == {b"something"}
 
 
@@ -192,7 +194,7 @@ def test_secrets_do_not_follow_from_seeds():
         found |= {
             Secret.draw().reveal(),
             SigningKey.generate().seed.reveal(),
-            SealingKey.of(SigningKey.generate()).identity.reveal(),
+            SealingKey.generate().seeds.reveal(),
         }
     assert len(found) == 6
 

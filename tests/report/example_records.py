@@ -15,7 +15,6 @@ from mooring.learners.evaluation import Importance, evaluate_classes
 from mooring.metrics import EpsilonAudit, EpsilonBound, Figure, Interval
 from mooring.protocol.analyst.delivery import Delivery
 from mooring.protocol.analyst.intake import AcceptedBundle, IntakeRecord, RejectedBundle
-from mooring.protocol.crypto.keys import sealing_key_of
 from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
@@ -29,6 +28,7 @@ from mooring.report.records import StudyRecords
 from mooring.report.summary import Report
 from mooring.serialization import Record
 from mooring.tables.schema import Column, Label
+from tests.keys import fixed_key, keyed_member
 from tests.study_settings import make_study
 
 NAMES = ("north", "south", "west")
@@ -55,9 +55,7 @@ def example_study(names: Sequence[str] = NAMES) -> Study:
         n_anchor_rows=16,
         data_noise_scale=0.2,
         anchor_noise_scale=0.1,
-        participants=tuple(
-            Member(name, f"{k}" * 64, sealing_key_of(f"{k}" * 64)) for k, name in enumerate(names, start=2)
-        ),
+        participants=tuple(keyed_member(name, fixed_key(k)) for k, name in enumerate(names, start=2)),
         analyst=Member("desk", "9" * 64),
     )
 

@@ -37,6 +37,8 @@ class MechanismSettings(OpenRecord):
     """A comment above the entries in a study's file, each line beginning with '#'."""
     shows_labels: ClassVar[bool] = True
     """Whether the analyst sees the label of every row."""
+    seals_anchor: ClassVar[bool] = False
+    """Whether participants need a key to which an anchor is sealed."""
     takes_helpers: ClassVar[bool] = False
     """Whether a study may have helpers, members who combine and contribute no rows."""
 

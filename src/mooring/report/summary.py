@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mooring.protocol.description import Description
     from mooring.protocol.messages.study import Study
 
-_LIBRARIES = ("numpy", "scipy", "scikit-learn", "cryptography", "pyrage")
+_LIBRARIES = ("numpy", "scipy", "scikit-learn", "cryptography")
 _NOT_MEASURED = (
     "What an upload discloses was not measured. Do not read anything on this page as evidence of safety. "
     "'mooring check' attacks a participant's own rows before they leave. 'mooring audit' attacks similar rows; "

@@ -16,7 +16,7 @@ from mooring.protocol.messages.study import Study, draw_nonce
 from mooring.protocol.messages.study_file import parse_study, render_study
 from mooring.protocol.rotation.scheme import study_projection
 from mooring.tables.schema import Label
-from tests.protocol.support import AGREED, KEYLESS, message, write_member_card
+from tests.protocol.support import AGREED, ENROLLED, message, write_member_card
 from tests.raising import raising
 from tests.record import check_record
 
@@ -170,7 +170,7 @@ def test_a_public_projection_is_made_beside_the_study_and_named_in_it(tmp_path: 
     message(lambda: study_projection(Study.read(study)), RefusedError)
     other = project_study(study, tmp_path / "public.parquet", components=2).study
     assert (other.mechanism.n_components, other.mechanism.n_anchor_rows) == (2, 8)
-    write_roster(other.with_members([KEYLESS]), study)
+    write_roster(other.with_members([ENROLLED]), study)
     assert "roster" in message(lambda: project_study(study, tmp_path / "public.parquet"))
 
 

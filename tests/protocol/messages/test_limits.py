@@ -148,9 +148,9 @@ def test_a_card_is_read_up_to_64_kilobytes(tmp_path: Path) -> None:
 
 
 def test_files_of_a_study_are_read_up_to_what_they_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nine bytes a number of the anchor, 64 KB and 512 bytes a recipient; eight a number of the map; a header each."""
+    """Eight bytes a number of the anchor, with a header, nonce and tag, and a box a recipient; eight a number of the map."""
     study, header = numeric_study(p=5, h=7, r=30), 2**16 + 8
-    assert most_anchor_bytes(study) == 9 * 30 * 7 + 2**16 + 512 * 5 + header
+    assert most_anchor_bytes(study) == 168 + 8 * 30 * 7 + 12 + 16 + 5 * (1088 + 32 + 16 + 32) + header
     assert exchange_of(study).result_files(study) == {
         "map.safetensors": 8 * 7 * 9 + header,
         "model.safetensors": 128 * 2**20,

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.errors import InputError, MooringError, StorageError
-from mooring.protocol.crypto.keys import sealing_key_of
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study, render_study
 from mooring.tables.files import require_different
 from mooring.tables.schema import Column, Label, can_be_shown
-from tests.protocol.support import AGREED, KEYLESS, message
+from tests.keys import fixed_key, keyed_member
+from tests.protocol.support import AGREED, ENROLLED, message
 from tests.raising import raising
 from tests.study_settings import change, make_study
 
@@ -61,8 +61,8 @@ def labels(draw: Callable[..., Any], name: str) -> Label:
 def studies(draw: Callable[..., Any]) -> Study:
     names = draw(st.lists(WORDS, min_size=3, max_size=8, unique=True))
     declared = tuple(draw(columns(name)) for name in names[2:])
-    keys = draw(st.lists(HEX, min_size=0, max_size=4, unique=True))
-    members = [Member(f"m{k}", key, sealing_key_of(key)) for k, key in enumerate(keys)]
+    keys = [fixed_key(number) for number in draw(st.lists(st.integers(0, 255), max_size=4, unique=True))]
+    members = [keyed_member(f"m{k}", key) for k, key in enumerate(keys)]
     width = sum(len(column.feature_names) for column in declared)
     return make_study(
         draw(NAMES),
@@ -79,7 +79,7 @@ def studies(draw: Callable[..., Any]) -> Study:
         smallest_class=draw(st.integers(1, 99)),
         image_shape=draw(st.sampled_from([(), (1, width)])),
         participants=tuple(members[1:]),
-        analyst=Member("analyst", keys[0]) if keys else None,
+        analyst=Member("analyst", keys[0].public) if keys else None,
         dealer=draw(st.sampled_from(["", *(member.name for member in members[1:])])),
     )
 
@@ -97,22 +97,27 @@ def test_a_written_study_reads_as_the_same_study_with_the_same_digest(
 
 
 def test_a_roster_cannot_put_one_members_sealing_key_beside_anothers_signing_key() -> None:
-    swapped = replace(KEYLESS, sealing_key=sealing_key_of("1" * 64))
-    with raising(InputError, "roster", expected="other form of their signing keys"):
-        Study.from_dict(AGREED.as_dict() | {"participants": [swapped.as_dict()]})
+    other = keyed_member("b", fixed_key(1))
+    for swapped in (
+        replace(ENROLLED, sealing_key=other.sealing_key),
+        replace(ENROLLED, sealing_key=other.sealing_key, sealing_proof=other.sealing_proof),
+        replace(ENROLLED, sealing_proof=""),
+    ):
+        with raising(InputError, "roster", problem="no sealing key that it signed"):
+            Study.from_dict(AGREED.as_dict() | {"participants": [swapped.as_dict()]})
 
 
 def test_a_member_is_enrolled_once_and_nobody_takes_its_name() -> None:
-    enrolled = AGREED.with_members([KEYLESS])
-    assert enrolled.with_members([KEYLESS]).participants == enrolled.participants
-    namesake = Member(KEYLESS.name, "2" * 64)
-    for roster in ([namesake], [KEYLESS, namesake]):
-        with raising(InputError, "roster", got=repr(KEYLESS.name)):
+    enrolled = AGREED.with_members([ENROLLED])
+    assert enrolled.with_members([ENROLLED]).participants == enrolled.participants
+    namesake = Member(ENROLLED.name, "2" * 64)
+    for roster in ([namesake], [ENROLLED, namesake]):
+        with raising(InputError, "roster", got=repr(ENROLLED.name)):
             (enrolled if len(roster) == 1 else AGREED).with_members(roster)
-    with raising(InputError, "roster", expected="different signing keys", got=f"{KEYLESS.name!r} and 'other'"):
-        enrolled.with_members([replace(KEYLESS, name="other")])
-    with raising(InputError, "roster", problem="no sealing key"):
-        AGREED.with_members([replace(KEYLESS, sealing_key="")])
+    with raising(InputError, "roster", expected="different signing keys", got=f"{ENROLLED.name!r} and 'other'"):
+        enrolled.with_members([replace(ENROLLED, name="other")])
+    with raising(InputError, "roster", problem="no sealing key that it signed"):
+        AGREED.with_members([replace(ENROLLED, sealing_key="")])
 
 
 def test_columns_alike_share_an_entry_and_whole_ranges_read_as_such() -> None:
@@ -134,7 +139,7 @@ def test_digest_and_fingerprint_change_with_what_the_study_says_and_not_with_its
         replace(AGREED, missing_words=("-9",)),
         replace(AGREED, columns=(replace(AGREED.columns[0], missing_words=("-9",)), *AGREED.columns[1:])),
         replace(AGREED, ids=("patient",)),
-        AGREED.with_members([KEYLESS]),
+        AGREED.with_members([ENROLLED]),
     ):
         assert other.fingerprint != AGREED.fingerprint
 

@@ -8,7 +8,7 @@ import pytest
 
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.mechanisms.rotation.anchors import make_anchor
-from mooring.protocol.crypto.keys import seal
+from mooring.protocol.crypto.keys import SealingKey, seal_box
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.rotation import result
 from mooring.protocol.rotation.anchor import deal_anchor, open_anchor, write_anchor
@@ -42,8 +42,8 @@ def test_an_anchor_that_protects_less_is_refused_before_anything_is_written_down
 def test_the_analyst_that_carries_an_anchor_cannot_open_it(small_study):
     with raising(RefusedError, "the study"):  # whose roster does not have these keys
         open_anchor(small_study.analyst, small_study.study, small_study.anchor)
-    with raising(RefusedError, "the sealed file"):
-        small_study.analyst.sealing_key.open(small_study.anchor.read_bytes()[-1024:])
+    with raising(RefusedError, "the box"):
+        small_study.analyst.sealing_key.open(small_study.anchor.read_bytes()[-1168:], info=b"")
     matrix = open_anchor(small_study.vaults[1], small_study.study, small_study.anchor).matrix
     carried = small_study.anchor.read_bytes()
     assert all(matrix[k].tobytes() not in carried for k in range(len(matrix)))
@@ -55,10 +55,14 @@ def test_an_anchor_file_that_is_not_there_is_a_storage_error(small_study):
 
 
 def test_an_anchor_is_opened_by_those_whom_it_is_sealed_to_and_by_nobody_else(small_study, good, monkeypatch):
-    others = [one.sealing_key for one in small_study.study.participants if one.name != "hospital-1"]
-    monkeypatch.setattr("mooring.protocol.rotation.anchor.seal", lambda plain, keys: seal(plain, others))
+    own, other = small_study.study.member("hospital-1").sealing_key, SealingKey.generate().public
+
+    def seal_to_others(data: bytes, public: str, *, info: bytes) -> bytes:
+        return seal_box(data, other if public == own else public, info=info)
+
+    monkeypatch.setattr("mooring.protocol.rotation.anchor.seal_box", seal_to_others)
     path = forge(small_study, good)
-    with raising(RefusedError, "the sealed file"):
+    with raising(RefusedError, "the anchor file", reason="not sealed to your key"):
         open_anchor(small_study.vaults[1], small_study.study, path)
     for i in (0, 2):
         assert np.array_equal(open_anchor(small_study.vaults[i], small_study.study, path).matrix, good)

@@ -147,6 +147,9 @@ def make_sum_study(
 def with_helpers(given: SumStudy, n_helpers: int = 2, **settings: Any) -> tuple[SumStudy, list[Vault]]:
     """The same study with helpers h0, h1, … in its roster."""
     vaults = [Vault.create(given.folder / f"h{i}") for i in range(n_helpers)]
-    made = [replace(make_member(f"h{i}", vault, combines=True), sealing_key="") for i, vault in enumerate(vaults)]
+    made = [
+        replace(make_member(f"h{i}", vault, combines=True), sealing_key="", sealing_proof="")
+        for i, vault in enumerate(vaults)
+    ]
     study = replace(given.study, helpers=tuple(made), mechanism=replace(given.study.mechanism, **settings))
     return replace(given, study=study), vaults

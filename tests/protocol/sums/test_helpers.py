@@ -137,7 +137,7 @@ def test_helpers_who_could_open_contributions_or_do_nothing_are_refused(
 
 def test_only_studies_of_sums_have_helpers_and_their_keys_are_their_own(folder: Path) -> None:
     vault = Vault.create(folder / "vault")
-    helper = replace(make_member("helper", vault, combines=True), sealing_key="")
+    helper = replace(make_member("helper", vault, combines=True), sealing_key="", sealing_proof="")
     with raising(InputError, "roster", problem="have no helpers"):
         replace(AGREED, helpers=(helper,))
     given, (first, _) = with_helpers(make_sum_study(folder, p=3))

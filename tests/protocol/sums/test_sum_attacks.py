@@ -19,7 +19,7 @@ from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.sums.settings import SumSettings
 from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.metrics import EpsilonAudit, EpsilonBound
-from mooring.protocol.crypto.keys import CombiningKey
+from mooring.protocol.crypto.keys import SealingKey
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.role import Participant
@@ -57,7 +57,7 @@ def test_the_author_of_a_study_cannot_put_its_own_combining_keys_into_the_roster
 ) -> None:
     """With them it would open every contribution, and everybody would compare equal fingerprints."""
     given = make_sum_study(folder)
-    own = {"combining_key": CombiningKey.generate().public} | ({} if keeps_proof else {"combining_proof": ""})
+    own = {"combining_key": SealingKey.generate().public} | ({} if keeps_proof else {"combining_proof": ""})
     first, *rest = given.study.participants
     with raising(InputError, "roster"):
         replace(given.study, participants=(replace(first, **own), *rest))

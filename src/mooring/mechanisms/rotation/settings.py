@@ -27,6 +27,7 @@ class RotationSettings(MechanismSettings):
     """The entries of [mechanism] in a study of rotation."""
 
     name: ClassVar[str] = "rotation"
+    seals_anchor: ClassVar[bool] = True
     remark: ClassVar[str] = (
         "# data_noise_scale is per encoded number, which lies between -1 and 1, once map and projection are undone.\n"
     )

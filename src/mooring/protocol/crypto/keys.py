@@ -1,22 +1,22 @@
-"""Signing keys (Ed25519), keys to seal to (HPKE and age), and secrets that cannot be printed, pickled or uploaded."""
+"""Signing keys (Ed25519), keys to seal to (HPKE), and secrets that cannot be printed, pickled or uploaded."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import hmac
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
-from operator import xor
+from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn
 
-import pyrage
 from cryptography.exceptions import InvalidSignature, InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from mooring.errors import RefusedError, StorageError
 
@@ -120,12 +120,12 @@ def verify(public: str, signature: bytes, message: bytes) -> bool:
 
 
 @dataclass(frozen=True)
-class CombiningKey:
-    """A key pair for the boxes of one study: HPKE (RFC 9180) with ML-KEM-768 and X25519, which must both be broken.
+class SealingKey:
+    """A key pair that data are sealed to: HPKE (RFC 9180) with ML-KEM-768 and X25519, which must both be broken.
 
     Examples
     --------
-    >>> key = CombiningKey.generate()
+    >>> key = SealingKey.generate()
     >>> key.open(seal_box(b"share", key.public, info=b"study"), info=b"study")
     b'share'
     """
@@ -134,7 +134,7 @@ class CombiningKey:
     """64 bytes of ML-KEM-768 and 32 of X25519."""
 
     @classmethod
-    def generate(cls) -> CombiningKey:
+    def generate(cls) -> SealingKey:
         """Return a new key from the operating system's entropy."""
         return cls(Secret(secrets.token_bytes(64 + 32)))
 
@@ -155,7 +155,7 @@ class CombiningKey:
             raise RefusedError(
                 "the box",
                 reason="it is not sealed to this key for this purpose, or it is damaged",
-                cure="Ask the participant to send its bundle again.",
+                cure="Ask its sender to send it again.",
             ) from None
 
     def _keys(self) -> tuple[MLKEM768PrivateKey, X25519PrivateKey]:
@@ -171,13 +171,13 @@ BOX_OVERHEAD = 1088 + 32 + 16
 
 
 def seal_box(data: bytes, public: str, *, info: bytes) -> bytes:
-    """Return data encrypted to a combining key, so that it opens with the same `info` only."""
-    return bytes(_load_suite().encrypt(data, _read_combining_key(public), info=info))
+    """Return data encrypted to a public sealing key, so that it opens with the same `info` only."""
+    return bytes(_load_suite().encrypt(data, _read_sealing_key(public), info=info))
 
 
-@lru_cache(maxsize=64)
-def is_combining_key(public: str) -> bool:
-    """Return whether the text is a public combining key that something can be sealed to."""
+@lru_cache(maxsize=1024)
+def is_sealing_key(public: str) -> bool:
+    """Return whether the text is a public key that something can be sealed to."""
     try:
         seal_box(b"", public, info=b"")
         return base64.b64encode(base64.b64decode(public)).decode() == public  # one text a key
@@ -185,7 +185,7 @@ def is_combining_key(public: str) -> bool:
         return False
 
 
-def _read_combining_key(public: str) -> MLKEM768X25519PublicKey:
+def _read_sealing_key(public: str) -> MLKEM768X25519PublicKey:
     from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
     from cryptography.hazmat.primitives.hpke import MLKEM768X25519PublicKey
 
@@ -205,107 +205,54 @@ def _load_suite() -> Suite:
         return Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
     except (ImportError, AttributeError, UnsupportedAlgorithm):
         raise StorageError(
-            "secure sums",
+            "sealing",
             reason="the installed cryptography library has no ML-KEM-768",
             cure="Install cryptography 50 or newer from its wheel (pip install 'cryptography>=50').",
         ) from None
 
 
-@dataclass(frozen=True)
-class SealingKey:
-    """An age key pair: only the holder of the private key can open what is sealed to the public key.
-
-    It is the X25519 form of a signing key. The public sealing key follows from the public signing key, so a signature proves
-    that the signer holds both. Using one key for both purposes is secure: Thormarker, IACR ePrint 2021/509.
-
-    Examples
-    --------
-    >>> signing = SigningKey.generate()
-    >>> SealingKey.of(signing).public == sealing_key_of(signing.public)
-    True
-    """
-
-    identity: Secret
-
-    @classmethod
-    def of(cls, signing: SigningKey) -> SealingKey:
-        """Return the sealing key that belongs to a signing key."""
-        scalar = hashlib.sha512(signing.seed.reveal()).digest()[
-            :32
-        ]  # RFC 8032, 5.1.5; X25519 clamps it in the same way
-        return cls(Secret(_to_bech32("age-secret-key-", scalar).upper().encode()))
-
-    @property
-    def public(self) -> str:
-        """The public key, an age recipient."""
-        return str(self._identity().to_public())
-
-    def open(self, sealed: bytes) -> bytes:
-        """Return the content of data sealed to this key, or raise a `RefusedError`."""
-        try:
-            return bytes(pyrage.decrypt(sealed, [self._identity()]))
-        except (pyrage.DecryptError, ValueError):
-            raise RefusedError(
-                "the sealed file",
-                reason="it is not sealed to this key, or it is damaged",
-                cure="Check that your card is in the study's roster, and ask the dealer for the file again.",
-            ) from None
-
-    def _identity(self) -> pyrage.x25519.Identity:
-        return pyrage.x25519.Identity.from_str(self.identity.reveal().decode())
+def lock(data: bytes, key: Secret) -> bytes:
+    """Return data encrypted with a secret of 32 bytes, which is used for nothing else."""
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    return nonce + ChaCha20Poly1305(key.reveal()).encrypt(nonce, data, None)
 
 
-@lru_cache(maxsize=8192)  # as many members as a study's file can hold
-def sealing_key_of(public: str) -> str:
-    """Return the age recipient of a public signing key in hexadecimal: u = (1 + y) / (1 - y), RFC 7748, 4.1."""
-    y = int.from_bytes(bytes.fromhex(public), "little") % 2**255 % _FIELD
-    u = (1 + y) * (pow(1 - y, -1, _FIELD) if y != 1 else 0) % _FIELD
-    return _to_bech32("age", u.to_bytes(32, "little"))
+LOCK_OVERHEAD = 12 + 16
+"""Bytes that locked data has beyond its content: a nonce and a tag."""
+_NONCE_BYTES, _SALT_BYTES = 12, 16
 
 
-_GENERATORS = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)
-_REMAINDERS = tuple(reduce(xor, (g for k, g in enumerate(_GENERATORS) if top >> k & 1), 0) for top in range(32))
-
-
-def _to_bech32(prefix: str, data: bytes) -> str:
-    """Return data in Bech32, as age writes keys (BIP 173 without its length limit)."""
-    bits = int.from_bytes(data) << (-8 * len(data) % 5)
-    n = -(-8 * len(data) // 5)
-    values = [bits >> 5 * (n - 1 - k) & 31 for k in range(n)]
-    spread = [*(ord(letter) >> 5 for letter in prefix), 0, *(ord(letter) & 31 for letter in prefix)]
-    check = 1
-    for value in [*spread, *values, *[0] * 6]:
-        check = (check & 0x1FFFFFF) << 5 ^ value ^ _REMAINDERS[check >> 25]
-    values += [(check ^ 1) >> 5 * (5 - k) & 31 for k in range(6)]
-    return f"{prefix}1" + "".join("qpzry9x8gf2tvdw0s3jn54khce6mua7l"[value] for value in values)
-
-
-def is_sealing_key(text: str) -> bool:
-    """Return whether the text is a valid age recipient."""
+def unlock(data: bytes, key: Secret) -> bytes | None:
+    """Return the data that `lock` encrypted with this secret, or None if it was encrypted with another or is damaged."""
     try:
-        pyrage.x25519.Recipient.from_str(text)
-    except (pyrage.RecipientError, ValueError):
-        return False
-    return True
-
-
-def seal(data: bytes, recipients: Sequence[str]) -> bytes:
-    """Return data encrypted so that each recipient, and nobody else, can open it."""
-    return bytes(pyrage.encrypt(data, [pyrage.x25519.Recipient.from_str(recipient) for recipient in recipients]))
+        return ChaCha20Poly1305(key.reveal()).decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], None)
+    except (InvalidTag, ValueError):
+        return None
 
 
 def lock_with_passphrase(data: bytes, passphrase: str) -> bytes:
-    """Return data encrypted with a passphrase (age's scrypt recipient)."""
-    return bytes(pyrage.passphrase.encrypt(data, passphrase))
+    """Return data encrypted with a passphrase, from which scrypt makes the key."""
+    salt = secrets.token_bytes(_SALT_BYTES)
+    return salt + lock(data, _stretch(passphrase, salt))
 
 
 def unlock_with_passphrase(data: bytes, passphrase: str) -> bytes:
     """Return the data encrypted by `lock_with_passphrase`, or raise a `RefusedError`."""
-    try:
-        return bytes(pyrage.passphrase.decrypt(data, passphrase))
-    except (pyrage.DecryptError, ValueError):
+    plain = unlock(data[_SALT_BYTES:], _stretch(passphrase, data[:_SALT_BYTES]))
+    if plain is None:
         raise RefusedError(
             "the vault",
             reason="the passphrase does not open it",
             cure="Try again. A lost passphrase cannot be recovered.",
-        ) from None
+        )
+    return plain
+
+
+def _stretch(passphrase: str, salt: bytes) -> Secret:
+    """Return a key from a passphrase, at a cost of 128 MB and about half a second to whoever guesses."""
+    return Secret(Scrypt(salt, 32, n=2**17, r=8, p=1).derive(passphrase.encode()))
+
+
+def derive_key(secret: Secret, purpose: str) -> Secret:
+    """Return the key for one purpose that follows from a secret."""
+    return Secret(HKDF(SHA256(), 32, salt=b"mooring", info=purpose.encode()).derive(secret.reveal()))

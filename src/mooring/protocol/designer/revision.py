@@ -33,12 +33,15 @@ def enrol_cards(path: Path, cards: Sequence[Path]) -> Study:
     rosters = list_names(study.participants, "participant"), list_names(study.helpers, "helper")
     combining = set(study.mechanism.list_combiners(*rosters))
     for card, (role, member) in read.items():
+        if not study.mechanism.seals_anchor:
+            member = replace(member, sealing_key="", sealing_proof="")
         if member.name not in combining:
-            read[card] = role, replace(member, combining_key="", combining_proof="")
+            member = replace(member, combining_key="", combining_proof="")
         elif not member.combining_key:
             problem = f"The card of {member.name!r} has no combining key left: each study of secure sums uses one."
             cure = "Ask for a new card: 'mooring join' writes one from the vault that is there."
             raise InputError(f"card {card.name!r}", problem=problem, cure=cure)
+        read[card] = role, member
     participants, helpers, analysts = (
         [member for its_role, member in read.values() if its_role == role]
         for role in ("participant", "helper", "analyst")

@@ -11,14 +11,14 @@ from typing import Any, Literal
 
 from mooring.atomic_io import read_bounded, write_atomically
 from mooring.errors import InputError, RefusedError
-from mooring.protocol.crypto.keys import SigningKey, is_combining_key, sealing_key_of, verify
+from mooring.protocol.crypto.keys import SigningKey, is_sealing_key, verify
 from mooring.serialization import Count, Record, read_entries
 
 CARD_CURE = "Use the card that 'mooring join' wrote."
 Role = Literal["participant", "helper", "analyst"]
+Purpose = Literal["sealing", "combining"]
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 HEX_KEY = re.compile(r"[0-9a-f]{64}")
-_AGE = re.compile(r"age1[0-9a-z]{58}")
 _MOST_BYTES = 2**16
 _FORMAT = 1
 _SIGNATURE = re.compile(r"[0-9a-f]{128}")
@@ -32,39 +32,45 @@ class Member(Record):
     signing_key: str
     """Ed25519, in hexadecimal."""
     sealing_key: str = ""
-    """An age recipient; empty for the analyst and helpers, to whom no anchor is sealed."""
+    """The key that anchors are sealed to (HPKE), in base64; empty where none is needed."""
+    sealing_proof: str = ""
+    """The signing key's signature of the sealing key, in hexadecimal: it is in a study's roster, so that the designer
+    cannot enter a different key there and open what is sealed to others."""
     combining_key: str = ""
     """The key that shares of secure sums are sealed to in one study (HPKE), in base64. Its private half is destroyed once
     they are combined. Empty where there is none."""
     combining_proof: str = ""
-    """The signing key's signature of the combining key, in hexadecimal: it is in a study's roster, so that the
-    designer cannot enter a different key there and open what is sealed to others."""
+    """The signing key's signature of the combining key, in hexadecimal."""
 
     def __post_init__(self) -> None:
         require_name("name of a member", self.name)
         if not HEX_KEY.fullmatch(self.signing_key):
             problem = f"The signing key of {self.name!r} does not have 64 hexadecimal digits."
             raise _not_on_a_card(f"signing key of {self.name!r}", problem)
-        if self.sealing_key and not _AGE.fullmatch(self.sealing_key):
-            problem = f"The sealing key of {self.name!r} is not an age recipient, age1…."
-            raise _not_on_a_card(f"sealing key of {self.name!r}", problem)
-        if self.combining_key and not is_combining_key(self.combining_key):
-            problem = f"The combining key of {self.name!r} is not a key that something can be sealed to."
-            raise _not_on_a_card(f"combining key of {self.name!r}", problem)
-        if self.combining_proof and not _SIGNATURE.fullmatch(self.combining_proof):
-            problem = f"The proof of the combining key of {self.name!r} does not have 128 hexadecimal digits."
-            raise _not_on_a_card(f"proof of the combining key of {self.name!r}", problem)
+        keys = {
+            "sealing": (self.sealing_key, self.sealing_proof),
+            "combining": (self.combining_key, self.combining_proof),
+        }
+        for purpose, (key, proof) in keys.items():
+            if key and not is_sealing_key(key):
+                problem = f"The {purpose} key of {self.name!r} is not a key that something can be sealed to."
+                raise _not_on_a_card(f"{purpose} key of {self.name!r}", problem)
+            if proof and not _SIGNATURE.fullmatch(proof):
+                problem = f"The proof of the {purpose} key of {self.name!r} does not have 128 hexadecimal digits."
+                raise _not_on_a_card(f"proof of the {purpose} key of {self.name!r}", problem)
 
     @property
     def holds_sealing_key(self) -> bool:
-        """Whether the sealing key is the X25519 form of the signing key, so that who holds one holds both."""
-        return self.sealing_key == sealing_key_of(self.signing_key)
+        """Whether there is a sealing key that the holder of the signing key drew."""
+        return self._signed("sealing", self.sealing_key, self.sealing_proof)
 
     @property
     def holds_combining_key(self) -> bool:
         """Whether there is a combining key that the holder of the signing key drew."""
-        proof, text = bytes.fromhex(self.combining_proof), combining_text(self.combining_key)
-        return bool(self.combining_key) and verify(self.signing_key, proof, text)
+        return self._signed("combining", self.combining_key, self.combining_proof)
+
+    def _signed(self, purpose: Purpose, key: str, proof: str) -> bool:
+        return bool(key) and verify(self.signing_key, bytes.fromhex(proof), proof_text(purpose, key))
 
     def as_dict(self) -> dict[str, Any]:
         """The keys in a fixed order; what is empty is left out."""
@@ -81,6 +87,7 @@ class _Card(Record):
     signing_key: str
     proof: str
     sealing_key: str = ""
+    sealing_proof: str = ""
     combining_keys: tuple[tuple[str, str], ...] = ()
     """Combining keys that no study has used yet, each with its proof."""
 
@@ -88,11 +95,11 @@ class _Card(Record):
     def member(self) -> Member:
         """Whose card it is, with the first combining key."""
         first = self.combining_keys[0] if self.combining_keys else ("", "")
-        return Member(self.name, self.signing_key, self.sealing_key, *first)
+        return Member(self.name, self.signing_key, self.sealing_key, self.sealing_proof, *first)
 
     def write(self, path: Path) -> None:
         """Write the card's file; all values are of plain letters and digits."""
-        keys = ("name", "signing_key", *(["sealing_key"] if self.sealing_key else []), "proof")
+        keys = ("name", "signing_key", *(["sealing_key", "sealing_proof"] if self.sealing_key else []), "proof")
         lines = [
             "# A card of mooring: public keys, and proofs that its writer holds their private halves.",
             "# A study of secure sums uses one of the combining keys, which is then taken out.",
@@ -106,9 +113,9 @@ class _Card(Record):
         write_atomically(path, ("\n".join(lines) + "\n").encode(), what="the card")
 
 
-def combining_text(combining_key: str) -> bytes:
-    """What the proof of a combining key signs."""
-    return b"mooring combining key\n" + combining_key.encode()
+def proof_text(purpose: Purpose, key: str) -> bytes:
+    """What the proof of a sealing or combining key signs."""
+    return f"mooring {purpose} key\n{key}".encode()
 
 
 def require_name(what: str, name: str) -> None:
@@ -124,9 +131,9 @@ def write_card(
 ) -> None:
     """Write a member's card; it holds no secret.
 
-    The proof is a signature over the card by its own signing key, and the sealing key is the other form of that key: nobody
-    can enter a key of either kind without holding it. `signer` is the private half of `member.signing_key`. `further_keys`
-    are combining keys for later studies, each with a proof of its own.
+    The proof is a signature over the card by its own signing key, which also signs the sealing key and each combining
+    key. `signer` is the private half of `member.signing_key`. `further_keys` are combining keys for later studies, each
+    with a proof of its own.
     """
     _require_role(role, member)
     _require_own_sealing_key(member)
@@ -136,7 +143,8 @@ def write_card(
         raise InputError("signer", problem=problem, cure="Use the vault of the card's owner.")
     first = [(member.combining_key, member.combining_proof)] if member.combining_key else []
     keys = (*first, *further_keys)
-    _Card(_FORMAT, role, member.name, member.signing_key, proof.hex(), member.sealing_key, keys).write(Path(path))
+    sealing = member.sealing_key, member.sealing_proof
+    _Card(_FORMAT, role, member.name, member.signing_key, proof.hex(), *sealing, keys).write(Path(path))
 
 
 def spend_combining_key(path: str | Path) -> None:
@@ -171,7 +179,7 @@ def _read(path: str | Path) -> _Card:
         )
     _require_own_sealing_key(member)
     for key, key_proof in card.combining_keys:
-        if not Member(member.name, member.signing_key, "", key, key_proof).holds_combining_key:
+        if not Member(member.name, member.signing_key, "", "", key, key_proof).holds_combining_key:
             raise RefusedError(
                 f"the card of {member.name!r}",
                 reason="the proof of a combining key is not by the key that it names, so it was changed",
@@ -184,8 +192,8 @@ def _require_own_sealing_key(member: Member) -> None:
     if member.sealing_key and not member.holds_sealing_key:
         raise RefusedError(
             f"the card of {member.name!r}",
-            reason="nothing proves that its writer holds its sealing key, which is not that of its signing key",
-            cure="Ask for a new card: 'mooring join' of this version writes one, from the vault that is there.",
+            reason="the proof of its sealing key is not by the key that it names, so it was changed",
+            cure="Ask for the card again, by a way you trust.",
         )
 
 

@@ -265,11 +265,10 @@ class Study:
                 )
                 cure = "Take one out; who joins in two roles needs a folder and a vault for each."
                 raise InputError("roster", expected=f"different {what}", got=f"those of {names} alike", cure=cure)
-        if any(not member.sealing_key for member in self.participants):
-            raise InputError("roster", problem="A participant has no sealing key.", cure=CARD_CURE)
-        if other := [member.name for member in self.participants if not member.holds_sealing_key]:
-            expected = "sealing keys that are the other form of their signing keys"
-            raise InputError("roster", expected=expected, got=f"another key for {other[0]}", cure=CARD_CURE)
+        for member in self.participants if self.mechanism.seals_anchor else ():
+            if not member.holds_sealing_key:
+                problem = f"The participant {member.name!r} has no sealing key that it signed."
+                raise InputError("roster", problem=problem, cure=CARD_CURE)
         if self.helpers and not self.mechanism.takes_helpers:
             problem = f"Studies of {self.mechanism.name} have no helpers, and the roster has {len(self.helpers)}."
             raise InputError("roster", problem=problem, cure="Take them out: helpers combine secure sums.")

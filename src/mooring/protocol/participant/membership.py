@@ -8,8 +8,7 @@ from pathlib import Path
 
 from mooring.atomic_io import clear_partial_copies, copy_atomically, write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.crypto.keys import SealingKey
-from mooring.protocol.messages.card import Member, Role, combining_text, require_name, write_card
+from mooring.protocol.messages.card import Member, Purpose, Role, proof_text, require_name, write_card
 from mooring.protocol.messages.study import Study
 from mooring.protocol.results import CheckSummary, ShareResult
 from mooring.protocol.storage.ledger import Ledger
@@ -24,13 +23,18 @@ N_STUDIES = 20
 def make_member(name: str, vault: Vault, *, combines: bool = False) -> Member:
     """Return a participant, by the public halves of its vault's keys; `combines` draws a combining key for one study."""
     combining = _draw_combining_key(vault) if combines else ("", "")
-    return Member(name, vault.signing_key.public, SealingKey.of(vault.signing_key).public, *combining)
+    sealing = _prove(vault, "sealing", vault.sealing_key.public)
+    return Member(name, vault.signing_key.public, *sealing, *combining)
 
 
 def _draw_combining_key(vault: Vault) -> tuple[str, str]:
     """Draw a combining key; returns its public half, and the proof that the vault's owner drew it."""
-    key = vault.draw_combining_key()
-    return key, vault.signing_key.sign(combining_text(key)).hex()
+    return _prove(vault, "combining", vault.draw_combining_key())
+
+
+def _prove(vault: Vault, purpose: Purpose, key: str) -> tuple[str, str]:
+    """Return a public key, and the signature of the vault's owner for it."""
+    return key, vault.signing_key.sign(proof_text(purpose, key)).hex()
 
 
 def issue_card(vault: Vault, path: Path, *, name: str, role: Role = "participant") -> Member:
@@ -53,7 +57,7 @@ def issue_card(vault: Vault, path: Path, *, name: str, role: Role = "participant
         return member
     member = make_member(name, vault, combines=True)
     if role == "helper":
-        member = replace(member, sealing_key="")
+        member = replace(member, sealing_key="", sealing_proof="")
     further = [_draw_combining_key(vault) for _ in range(N_STUDIES - 1)]
     write_card(path, role=role, member=member, signer=vault.signing_key, further_keys=further)
     return member

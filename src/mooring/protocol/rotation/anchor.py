@@ -1,6 +1,7 @@
 """The anchor, and the secrets with which a participant perturbs its rows and the anchor.
 
-The anchor travels sealed to every participant's key and signed by the dealer, so that anybody may carry it. Whoever opens it
+The anchor travels encrypted with a key of its own, which is sealed to every participant's key (HPKE), and signed by the
+dealer, so that anybody may carry it. Whoever opens it
 checks the dealer's signature, the study with its roster, and that the anchor is what the study says: r × h, centred,
 orthonormal.
 
@@ -13,7 +14,6 @@ the file.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,8 @@ from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.rotation.anchors import anchor_from_gaussian, check_anchor
 from mooring.mechanisms.rotation.kernel import add_noise, map_rows
 from mooring.protocol.crypto.derivation import SecretMap, Stream, derive
-from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey, is_sealing_key, seal
+from mooring.protocol.crypto.keys import BOX_OVERHEAD, LOCK_OVERHEAD, Secret, SigningKey, lock, seal_box, unlock
+from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.signed_file import (
     MOST_HEADER_BYTES,
     Fields,
@@ -43,9 +44,9 @@ from mooring.protocol.storage.vault import Vault
 from mooring.typing import Matrix
 
 KIND, SUFFIX = "anchor", ".anchor"
-FIELDS = ("study", "nonce", "bytes")
+FIELDS = ("study", "nonce")
 _WHAT = "the anchor file"
-_OVERHEAD, _A_RECIPIENT = 2**16, 512
+_KEY_BYTES = 32
 _ASK_AGAIN = "Ask the dealer for it again."
 _KEPT, _USED = "dealt.anchor", "used.anchor"
 
@@ -70,30 +71,32 @@ class Anchor:
 
 def write_anchor(path: Path, study: Study, matrix: Matrix, signer: SigningKey) -> None:
     """Seal an anchor of shape (r, h) to every participant, sign it, and write it with permissions for its owner only."""
-    unusable = [member.name for member in study.participants if not is_sealing_key(member.sealing_key)]
-    if unusable:
-        problem = f"The sealing keys of {', '.join(unusable)} cannot be used."
-        raise InputError("roster", problem=problem, cure="Ask for their cards again; a new key makes a new study.")
-    plain = encode_file({"anchor": matrix}, _sealed_tensors(study), {"study": study.digest})
-    sealed = np.frombuffer(seal(plain, [member.sealing_key for member in study.participants]), dtype=np.uint8)
-    fields: dict[str, str | int] = {"study": study.digest, "nonce": study.nonce, "bytes": sealed.size}
-    write_signed(path, kind=KIND, fields=fields, arrays={"sealed": sealed}, signer=signer, mode=0o600)
+    key, plain = Secret.draw(), encode_file({"anchor": matrix}, _sealed_tensors(study), {"study": study.digest})
+    boxes = [seal_box(key.reveal(), member.sealing_key, info=_context(study, member)) for member in study.participants]
+    parts = {"keys": b"".join(boxes), "sealed": lock(plain, key)}
+    arrays = {name: np.frombuffer(parts[name], np.uint8).reshape(spec.shape) for name, spec in _tensors(study).items()}
+    fields: dict[str, str | int] = {"study": study.digest, "nonce": study.nonce}
+    write_signed(path, kind=KIND, fields=fields, arrays=arrays, signer=signer, mode=0o600)
 
 
-def read_anchor(path: Path, study: Study, key: SealingKey) -> Anchor:
-    """Open a sealed anchor with a participant's key, or refuse it with a reason."""
-    most = _most_sealed_bytes(study)
+def read_anchor(path: Path, study: Study, vault: Vault) -> Anchor:
+    """Open a sealed anchor as the participant that owns a vault, or refuse it with a reason."""
 
     def expect_tensors(fields: Fields) -> dict[str, TensorSpec]:
-        n_bytes = fields["bytes"]
-        if not isinstance(n_bytes, int) or not 1 <= n_bytes <= most:
-            raise RefusedError(_WHAT, reason="it is larger than an anchor of this study", cure=_ASK_AGAIN)
         study.require_same(fields, what=_WHAT)
-        return {"sealed": TensorSpec("U8", (n_bytes,))}
+        return _tensors(study)
 
-    dealer = dealing_member(study).signing_key
+    member, dealer = find_membership(vault, study), dealing_member(study).signing_key
     opened = read_signed(path, kind=KIND, signed_by={dealer}, fields=FIELDS, tensors=expect_tensors)
-    plain = key.open(opened.arrays["sealed"].tobytes())
+    box = opened.arrays["keys"][study.participants.index(member)].tobytes()
+    try:
+        key = vault.sealing_key.open(box, info=_context(study, member))
+    except RefusedError:
+        key = b""
+    plain = unlock(opened.arrays["sealed"].tobytes(), Secret(key)) if len(key) == _KEY_BYTES else None
+    if plain is None:
+        cure = "Check that your card is in the study's roster, and ask the dealer for the file again."
+        raise RefusedError(_WHAT, reason="it is not sealed to your key, or it is damaged", cure=cure)
     start = encode_header(_sealed_tensors(study), {"study": study.digest})
     spec = _sealed_tensors(study)["anchor"]
     if not plain.startswith(start) or len(plain) != len(start) + spec.n_bytes:
@@ -112,11 +115,22 @@ def read_anchor(path: Path, study: Study, key: SealingKey) -> Anchor:
 
 def most_anchor_bytes(study: Study) -> int:
     """Return the largest possible size of a study's anchor file."""
-    return _most_sealed_bytes(study) + MOST_HEADER_BYTES + 8
+    return sum(spec.n_bytes for spec in _tensors(study).values()) + MOST_HEADER_BYTES + 8
 
 
-def _most_sealed_bytes(study: Study) -> int:
-    return 9 * math.prod(rotation_of(study).anchor_shape) + _OVERHEAD + _A_RECIPIENT * len(study.participants)
+def _tensors(study: Study) -> dict[str, TensorSpec]:
+    """The key of the anchor, sealed to each participant in the roster's order, and the anchor, encrypted with that key."""
+    inside = _sealed_tensors(study)
+    n_bytes = len(encode_header(inside, {"study": study.digest})) + inside["anchor"].n_bytes
+    return {
+        "keys": TensorSpec("U8", (len(study.participants), BOX_OVERHEAD + _KEY_BYTES)),
+        "sealed": TensorSpec("U8", (LOCK_OVERHEAD + n_bytes,)),
+    }
+
+
+def _context(study: Study, member: Member) -> bytes:
+    """What the sealed key is for: HPKE opens it with the same `info` only."""
+    return b"mooring anchor key\n" + bytes.fromhex(study.digest + member.signing_key)
 
 
 def _sealed_tensors(study: Study) -> dict[str, TensorSpec]:
@@ -150,8 +164,7 @@ def deal_anchor(vault: Vault, study: Study, path: Path) -> str:
 def open_anchor(vault: Vault, study: Study, path: Path) -> Anchor:
     """Open the dealer's anchor as the participant that owns the vault, or refuse it with a reason."""
     rotation_of(study)
-    find_membership(vault, study)
-    return read_anchor(path, study, SealingKey.of(vault.signing_key))
+    return read_anchor(path, study, vault)
 
 
 @dataclass(frozen=True, eq=False)

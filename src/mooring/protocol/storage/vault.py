@@ -19,17 +19,18 @@ from typing import Any, Literal, get_args
 from mooring.atomic_io import clear_partial_files, hold_lock, make_folder, read_bounded, write_atomically
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.crypto.keys import (
-    CombiningKey,
     SealingKey,
     Secret,
     SigningKey,
+    derive_key,
+    lock,
     lock_with_passphrase,
-    seal,
+    unlock,
     unlock_with_passphrase,
 )
 
 FORMAT = 1
-_PLAIN, _LOCKED, _COMBINING = "identity.json", "identity.age", "combining"
+_PLAIN, _LOCKED, _COMBINING = "identity.json", "identity.locked", "combining"
 _MOST_BYTES = 2**20
 _WAIT_SECONDS = 24 * 3600.0
 _Gone = Literal["combined", "revoked"]
@@ -86,7 +87,7 @@ class Vault:
         _require_no_vault(folder)
         make_folder(folder, mode=0o700, what="the vault", tighten=True)
         signing = SigningKey.generate()
-        vault = cls(folder, signing, SealingKey.of(signing), Secret.draw(), Secret.draw(), floors or Floors())
+        vault = cls(folder, signing, SealingKey.generate(), Secret.draw(), Secret.draw(), floors or Floors())
         text = json.dumps(vault._contents()).encode()
         with vault.lock():  # of two processes that join in one folder at once, one gets an error
             _require_no_vault(folder)
@@ -153,20 +154,28 @@ class Vault:
 
     def draw_combining_key(self) -> str:
         """Create a key for the shares of one study, store its private half in this vault, and return the public half."""
-        key = CombiningKey.generate()
+        key = SealingKey.generate()
         with self.lock():
             make_folder(self.folder / _COMBINING, mode=0o700, what="the vault")
-            sealed = seal(key.seeds.reveal(), [SealingKey.of(self.signing_key).public])
-            write_atomically(self._combining_file(key.public), sealed, mode=0o600, what="the vault")
+            locked = lock(key.seeds.reveal(), self._lock_key)
+            write_atomically(self._combining_file(key.public), locked, mode=0o600, what="the vault")
         return key.public
 
-    def combining_key(self, public: str) -> CombiningKey | None:
+    def combining_key(self, public: str) -> SealingKey | None:
         """Return the private half of a combining key, or None if this vault does not hold it (`why_gone` says more)."""
         path = self._combining_file(public)
         if not path.exists():
             return None
-        sealed = read_bounded(path, _MOST_BYTES, what="the vault")
-        return CombiningKey(Secret(SealingKey.of(self.signing_key).open(sealed)))
+        seeds = unlock(read_bounded(path, _MOST_BYTES, what="the vault"), self._lock_key)
+        if seeds is None:
+            reason, cure = "the file of a combining key is damaged", "Restore it from a backup."
+            raise RefusedError("the vault", reason=reason, cure=cure)
+        return SealingKey(Secret(seeds))
+
+    @property
+    def _lock_key(self) -> Secret:
+        """The key that combining keys are encrypted with, so that a passphrase protects them, too."""
+        return derive_key(self.master, "combining keys")
 
     def destroy_combining_key(self, public: str) -> None:
         """Remove the private half. What was sealed to it can then be opened only with a copy of the vault."""
@@ -176,7 +185,7 @@ class Vault:
         """Remove the private halves of all combining keys but the `used` ones, and return their number."""
         kept, n_revoked = {self._combining_file(public) for public in used}, 0
         with self.lock():
-            for path in sorted((self.folder / _COMBINING).glob("*.age")):
+            for path in sorted((self.folder / _COMBINING).glob("*.key")):
                 if path not in kept:
                     self._remove(path, "revoked")
                     n_revoked += 1
@@ -193,7 +202,7 @@ class Vault:
             path.unlink()
 
     def _combining_file(self, public: str) -> Path:
-        return self.folder / _COMBINING / f"{hashlib.sha256(public.encode()).hexdigest()[:32]}.age"
+        return self.folder / _COMBINING / f"{hashlib.sha256(public.encode()).hexdigest()[:32]}.key"
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -208,7 +217,7 @@ class Vault:
         plain = {
             "format": FORMAT,
             "signing": self.signing_key.seed.reveal().hex(),
-            "sealing": self.sealing_key.identity.reveal().decode(),
+            "sealing": self.sealing_key.seeds.reveal().hex(),
             "master": self.master.reveal().hex(),
             "ledger": self.ledger_key.reveal().hex(),
             "floors": vars(self.floors),
@@ -224,7 +233,7 @@ class Vault:
             return cls(
                 folder,
                 SigningKey(Secret(bytes.fromhex(plain["signing"]))),
-                SealingKey(Secret(plain["sealing"].encode())),
+                SealingKey(Secret(bytes.fromhex(plain["sealing"]))),
                 Secret(bytes.fromhex(plain["master"])),
                 Secret(bytes.fromhex(plain["ledger"])),
                 Floors(**plain["floors"]),

@@ -31,7 +31,7 @@ from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.sums.prime_field import PRIME, Elements, Words, draw_elements, require_elements
 from mooring.mechanisms.sums.secret_sharing import Threshold, interpolate, split, weigh
 from mooring.protocol.crypto.derivation import Stream
-from mooring.protocol.crypto.keys import BOX_OVERHEAD, CombiningKey, Secret, SigningKey, seal_box
+from mooring.protocol.crypto.keys import BOX_OVERHEAD, SealingKey, Secret, SigningKey, seal_box
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.signed_file import (
@@ -196,7 +196,7 @@ def write_extract(bundle: SumBundle, study: Study, combiner: int, path: Path) ->
     write_atomically(path, header.raw + box.sealed, mode=0o600, what=_WHAT)
 
 
-def open_box(box: Box, study: Study, key: CombiningKey) -> Elements:
+def open_box(box: Box, study: Study, key: SealingKey) -> Elements:
     """Open a box with the combiner's key of this study, test the share in it, and return it without masks.
 
     A box that is damaged, belongs elsewhere or does not fit the others is refused.

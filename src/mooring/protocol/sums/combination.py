@@ -18,7 +18,7 @@ import numpy as np
 from mooring.atomic_io import clear_partial_copies, copy_atomically, hash_file, open_plain_file, require_writable
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.mechanisms.sums.prime_field import Elements, add
-from mooring.protocol.crypto.keys import CombiningKey
+from mooring.protocol.crypto.keys import SealingKey
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import find_member
@@ -120,7 +120,7 @@ def _find_own(vault: Vault, study: Study, ledger: Ledger) -> str | None:
 
 
 def _add_shares(
-    study: Study, listed: Mapping[str, str], boxes: Iterable[Box], key: CombiningKey, progress: Progress | None
+    study: Study, listed: Mapping[str, str], boxes: Iterable[Box], key: SealingKey, progress: Progress | None
 ) -> Elements:
     total: Elements = np.zeros(sum_scheme(study).layout.size, dtype=np.uint64)
     missing = dict(listed)
@@ -140,7 +140,7 @@ def _add_shares(
     return total
 
 
-def require_combining_key(vault: Vault, member: Member) -> CombiningKey:
+def require_combining_key(vault: Vault, member: Member) -> SealingKey:
     """The private half of a combiner's key in a study, or an error where the vault does not hold it."""
     key = vault.combining_key(member.combining_key)
     if key is None:
