@@ -51,6 +51,7 @@ def show_here(path: Path) -> list[str]:
     return shown
 
 
+@pytest.mark.usefixtures("fewer_features")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_its_results_show_themselves(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
