@@ -105,6 +105,22 @@ def associate(total: PairwiseTotal, columns: Sequence[str] = ()) -> Associations
     A category of two levels is also correlated with numbers, as 0 and 1. A pair uses the rows in which both values are
     known; the variance of a number is that of all its known values. Categories with more levels are compared with
     numbers by `regress`.
+
+    Parameters
+    ----------
+    total : PairwiseTotal
+        The opened total, from `Analyst.open_total`.
+    columns : sequence of str, optional
+        The columns of which all pairs are compared; by default all but those of survival.
+
+    Returns
+    -------
+    Associations
+
+    Raises
+    ------
+    InputError
+        If a column is not declared.
     """
     chosen = [total.workload.column(name) for name in columns] or list(total.workload.columns)
     correlations, tests, notes = [], [], list[str]()

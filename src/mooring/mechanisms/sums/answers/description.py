@@ -116,6 +116,24 @@ def describe(total: PairwiseTotal, *, by: str = "", columns: Sequence[str] = ())
     """Return counts, shares, means and standard deviations of all columns, or of those named, over all rows and by group.
 
     A group whose number of rows cannot be told from zero under the noise is left out, and a note says so.
+
+    Parameters
+    ----------
+    total : PairwiseTotal
+        The opened total, from `Analyst.open_total`.
+    by : str, optional
+        The column that forms groups: a category, or whole numbers with few values.
+    columns : sequence of str, optional
+        The columns to describe; by default all but those of survival.
+
+    Returns
+    -------
+    Description
+
+    Raises
+    ------
+    InputError
+        If a column is not declared or cannot form groups, or if the noise leaves nothing to say.
     """
     workload, source = total.workload, name_source(total)
     names, groups, notes = [ALL_ROWS], [workload.constant], []

@@ -97,6 +97,22 @@ def estimate_odds_ratios(total: PairwiseTotal, formula: str) -> OddsRatios:
 
     The coefficients are shrunk a little towards zero by the prior, as stated in this module. An answer whose bias, measured
     on a mixture that is fitted to the total, exceeds half a standard error is refused.
+
+    Parameters
+    ----------
+    total : PairwiseTotal
+        The opened total, from `Analyst.open_total`.
+    formula : str
+        As for `regress`; the outcome has two levels.
+
+    Returns
+    -------
+    OddsRatios
+
+    Raises
+    ------
+    InputError
+        As for `regress`, or if the bias exceeds half a standard error.
     """
     design, source = make_design(total, formula), name_source(total)
     if not design.outcome.level:

@@ -117,6 +117,22 @@ def regress(total: PairwiseTotal, formula: str) -> Regression:
     A category is compared with its first declared level. A number that may be missing is set to the middle of its range
     there, and a term of its own marks it; rows whose outcome is missing are left out, which assumes that they are missing
     independently of the terms.
+
+    Parameters
+    ----------
+    total : PairwiseTotal
+        The opened total, from `Analyst.open_total`.
+    formula : str
+        As in R and statsmodels, with main effects only; log(x) for a column that is declared on a logarithmic scale.
+
+    Returns
+    -------
+    Regression
+
+    Raises
+    ------
+    InputError
+        If the formula names what is not declared or needs more than pairs of columns, or if the noise is too large for it.
     """
     design, source = make_design(total, formula), name_source(total)
     fit = solve_normal_equations(read_normal_equations(total, design))

@@ -131,6 +131,24 @@ def estimate_survival(total: PairwiseTotal, *, by: str = "", estimator: Estimato
     """Return the survival curve of all rows, or one for each group and the log-rank test of their difference.
 
     Kaplan–Meier counts every time as the end of its interval; the life table counts a censored row for half of it.
+
+    Parameters
+    ----------
+    total : PairwiseTotal
+        The opened total, from `Analyst.open_total`.
+    by : str, optional
+        The column that forms groups.
+    estimator : {"kaplan-meier", "life-table"}, default "kaplan-meier"
+        How censored rows are counted.
+
+    Returns
+    -------
+    SurvivalCurves
+
+    Raises
+    ------
+    InputError
+        If the study declares no survival, `by` forms no groups, or the noise leaves nothing to say.
     """
     survival, workload = total.workload.survival, total.workload
     if survival is None:

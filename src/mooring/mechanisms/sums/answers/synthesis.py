@@ -66,9 +66,27 @@ def synthesize(
     seed: int = 0,
     impossible: Sequence[Mapping[str, str]] = (),
 ) -> SyntheticRows:
-    """Return synthetic rows, as many as the total has unless told otherwise.
+    """Return synthetic rows, by default as many as the total has.
 
-    `impossible` holds combinations of words by column that do not occur, such as {"sex": "m", "pregnant": "yes"}.
+    Parameters
+    ----------
+    total : PairwiseTotal
+        The opened total, from `Analyst.open_total`.
+    n_rows : int, optional
+        By default as many as the total has.
+    seed : int, default 0
+        The same seed gives the same rows.
+    impossible : sequence of mapping, optional
+        Combinations of levels by column that do not occur, such as {"sex": "m", "pregnant": "yes"}.
+
+    Returns
+    -------
+    SyntheticRows
+
+    Raises
+    ------
+    InputError
+        If the noise leaves nothing to fit, or a combination names what is not declared.
     """
     source = name_source(total)
     if not source.rows > max(LEAST_SIGNAL * source.rows_error, 0.5):
