@@ -27,6 +27,7 @@ from mooring.protocol.storage.vault import Vault
 from mooring.protocol.sums.bundle import words_of
 from mooring.protocol.sums.features import study_features
 from mooring.protocol.sums.scheme import sum_scheme
+from mooring.randomness import Streams
 from mooring.tables import encoded_batches
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.reader import THREADS, read_ahead
@@ -83,7 +84,7 @@ def _start_sums(study: Study) -> tuple[SumAccumulator | PairwiseAccumulator, Cal
     """Return empty sums, and a function that adds encoded rows with their labels and with numbers of rows of persons."""
     layout = sum_scheme(study).layout
     if isinstance(layout, PairwiseLayout):
-        general = PairwiseAccumulator(layout, np.random.default_rng())
+        general = PairwiseAccumulator(layout, Streams.from_system().named("rounding"))  # fresh, and never stored
         return general, general.add
     sums, features = SumAccumulator(layout), study_features(study)
 

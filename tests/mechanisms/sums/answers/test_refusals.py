@@ -133,7 +133,6 @@ def test_an_empty_group_is_left_out_and_an_empty_level_is_counted_with_the_refer
         lambda total: estimate_survival(total, by="bmi"),
         lambda total: associate(total, ["age", "height"]),
     ],
-    ids=str,
 )
 def test_what_the_study_has_not_declared_is_refused(ask: object) -> None:
     with pytest.raises(InputError):
