@@ -561,7 +561,11 @@ def test_an_attack_whose_arithmetic_breaks_down_is_named_and_the_others_go_on(pa
         ({"n_components": 3, "projection": "public-svd"}, "projection", "'public-svd'"),
         ({"learner": "x"}, "learner", "'x'"),
         ({"n_known_rows": 500}, "n_known_rows", "500"),
-        ({"evaluation": EvaluationSpec(columns=(Column("a", "number", 0, 1),))}, "evaluation.columns", "columns of 1"),
+        (
+            {"evaluation": EvaluationSpec(columns=(Column("a", "number", 0, 1),))},
+            "evaluation.columns",
+            "columns with 1",
+        ),
     ],
 )
 def test_what_cannot_be_audited_is_refused(
