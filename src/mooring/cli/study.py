@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
+from rich.table import Table
 
 from mooring.cli.execution import (
     DEFAULT_STUDY,
@@ -19,6 +20,7 @@ from mooring.cli.execution import (
     StudyPath,
     command,
     make_place,
+    make_table,
     read_study,
     show_progress,
     take_step,
@@ -291,7 +293,7 @@ def show(console: Output, study: StudyPath = DEFAULT_STUDY) -> None:
     """
     agreed = read_study(study)
     facts = {"digest": agreed.digest, "fingerprint": agreed.fingerprint, "encoded_width": agreed.n_features}
-    console.show(agreed.as_dict() | facts, *_describe_study(agreed))
+    console.show(agreed.as_dict() | facts, *_describe_study(agreed), *_describe_shared(agreed))
 
 
 def _choose_mechanism(plan: Path | None, mechanism: str | None, **given: Any) -> dict[str, Any]:
@@ -306,6 +308,13 @@ def _choose_mechanism(plan: Path | None, mechanism: str | None, **given: Any) ->
     from mooring.report.records import read_plan_mechanism
 
     return read_plan_mechanism(plan)
+
+
+def _describe_shared(study: Study) -> Iterator[Table]:
+    from mooring.protocol.registry import exchange_of
+
+    if lines := exchange_of(study).list_shared(study):
+        yield make_table([tuple(map(escape, line)) for line in lines], title="What a participant adds up", n_left=1)
 
 
 def _describe_study(study: Study) -> Iterator[str]:

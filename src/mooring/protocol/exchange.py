@@ -27,6 +27,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.results import Consent, GatherRecord, ShareResult, StepResult, TrainingRecord
 from mooring.protocol.step import Addition, Step
 from mooring.protocol.storage.vault import Floors, Vault
+from mooring.serialization import Rows
 from mooring.tables.encoder import EncodedRows
 from mooring.typing import Matrix, Progress, TableSource
 
@@ -342,6 +343,10 @@ class Presentation(Protocol):
     @abstractmethod
     def describe_study(self, study: Study) -> list[tuple[str, str]]:
         """Return what a study's settings mean, as pairs of a heading and a sentence."""
+
+    def list_shared(self, study: Study) -> Rows:
+        """Return a table of what a participant shares, headings first; empty where a sentence says it all."""
+        return ()
 
     def list_warnings(self, study: Study) -> list[str]:
         """Return what members of a complete roster should know before they begin."""

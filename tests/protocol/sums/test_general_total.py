@@ -137,3 +137,15 @@ def test_questions_are_read_back_from_what_is_written_of_them() -> None:
     settings = SumSettings(questions=("tables", "survival"), **SURVIVAL)
     schema = Schema((Column("x0", "number", 0, 10), Column("x1", "category", categories=("no", "yes"))))
     assert MechanismSettings.read({"name": settings.name, **settings.as_dict()}, schema) == settings
+
+
+@pytest.mark.parametrize("questions", [("model",), QUESTIONS])
+def test_the_table_of_sums_lists_every_number_once(questions: tuple[str, ...], tmp_path: Path) -> None:
+    given = make_sum_study(tmp_path, 2, questions=questions)
+    headings, *lines = exchange_of(given.study).list_shared(given.study)
+    numbers = {line[0]: int(line[1].replace(",", "")) for line in lines}
+    everything = numbers.pop("all", sum(numbers.values()))
+    assert headings[1] == "numbers"
+    assert everything == sum(numbers.values()) == sum_scheme(given.study).layout.size
+    weights = [float(line[2]) for line in lines if line[2]]
+    assert sum(weights) == pytest.approx(1 if questions == QUESTIONS else 2, abs=0.01)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast
 from mooring.errors import InputError, RefusedError, require_choice
 from mooring.learners import LearnerLike
 from mooring.learners.registry import AUTO, SUM_LEARNERS, resolve_sum_learner
-from mooring.mechanisms.sums.settings import SECURE_SUM, SumSettings
+from mooring.mechanisms.sums.settings import SECURE_SUM, SumSettings, list_sums, make_features, make_layout
 from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.mechanisms.sums.workload import PairwiseTotal
 from mooring.protocol.exchange import Assessment, Exchange, GatherOptions, MechanismDraft, SendableFile, TrainOptions
@@ -32,7 +32,7 @@ from mooring.protocol.sums.scheme import explain_missing_guarantee, state_sum_gu
 from mooring.protocol.sums.steps import ADDITIONS, STEPS
 from mooring.protocol.sums.total import Closing, close_list, open_total
 from mooring.protocol.sums.training import SumTraining, train_sums
-from mooring.serialization import count_noun, read_entries
+from mooring.serialization import Rows, count_noun, read_entries
 from mooring.typing import Progress
 
 
@@ -208,6 +208,12 @@ class SumExchange(Exchange):
         opened += ", which has no noise." if pooled is None else f", with epsilon = {pooled:.3g}."
         combiners = f"any {t} of {', '.join(scheme.combiners)} open a total of at least {scheme.quorum} contributions"
         return [*lines, ("Combiners", f"{combiners}. {opened}"), ("Absences", scheme.state_absences())]
+
+    def list_shared(self, study: Study) -> Rows:
+        """The sums, how many numbers each has, and its share of the budget."""
+        settings = sum_settings(study)
+        features = make_features(settings, study.schema, study.image_shape)
+        return list_sums(settings, make_layout(settings, study.schema, features))
 
     def list_warnings(self, study: Study) -> list[str]:
         """A sentence where no combiner may be away."""
