@@ -45,7 +45,7 @@ def test_the_analysts_way(place: Path) -> None:
     assert found["alignment"]["certificate"] is None
     assert found["alignment"]["converged"] is True
     found = record_of("train", "--learner", "linear")
-    assert found["score"]["metric"] == "balanced accuracy"
+    assert found["score"]["metric"] == "AUC"
     assert found["score"]["value"] > 0.8
     assert record_of("export", "--output", "m.parquet") == {"output": "m.parquet"}
     assert pq.read_table("m.parquet").num_rows == 120

@@ -117,7 +117,7 @@ def test_a_step_takes_files_of_its_list_alone(running: Running, folder: Path) ->
     (folder / "study.toml").unlink()
     assert "<dt>cure</dt>" in running.take("fit", data="../outside.csv")
     problem = running.take("join", name="north", role="dealer")
-    assert "<dt>expected</dt><dd>one of participant, analyst</dd>" in problem
+    assert "<dt>expected</dt><dd>one of participant, helper, analyst</dd>" in problem
     assert "<dt>cure</dt>" in problem
 
 
@@ -239,7 +239,7 @@ def test_a_passphrase_is_asked_once_and_never_shown(
         running.take("join", **given, passphrase=["horse", again])
         assert not running.application.place.opened
     joined = running.take("join", **given, passphrase=["horse", "horse"])
-    assert "mooring join --name north --passphrase" in joined
+    assert "mooring join --name north --role participant --passphrase" in joined
     assert "horse" not in joined
     running.application.place.opened = None  # as after a restart
     page = running.ask("GET", "/").text

@@ -314,6 +314,10 @@ class Analysis(Protocol):
     def train(self, study: Study, folder: Path, options: TrainOptions) -> TrainingRecord:
         """Train on what was gathered, and keep the model in the work folder."""
 
+    def load_training_kind(self) -> type[TrainingRecord]:
+        """Return the class of the record that `train` writes. Files are read as classes that are loaded."""
+        return TrainingRecord
+
     def open_total(self, study: Study, folder: Path, shares: Path) -> PairwiseTotal:
         """Open the total from which answers are read, with the combiners' shares in a folder."""
         problem = f"A study of {self.name} has no total, and answers no questions besides its model."

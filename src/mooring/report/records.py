@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from mooring.atomic_io import read_bounded
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.analyst.delivery import Delivery
 from mooring.protocol.analyst.intake import IntakeRecord
+from mooring.protocol.exchange import Exchange
 from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.prediction import PredictionRecord
@@ -78,7 +79,11 @@ def collect_records(folder: Path, study: Study | None = None, *, examples: bool 
             cure="Give the analyst's work folder, or a participant's vault.",
         )
     present: dict[str, Any] = {}
-    gathered = _find_gathered(folder, study)
+    exchanges = list_exchanges() if study is None else [exchange_of(study)]
+    gathered = _find_gathered(folder, exchanges)
+    if (folder / "training.json").exists():
+        for exchange in exchanges:
+            exchange.load_training_kind()
     for name, (kind, command) in _KINDS.items():
         file = gathered if name == "gathered" else f"{name}.json"
         if (folder / file).exists():
@@ -92,9 +97,8 @@ def collect_records(folder: Path, study: Study | None = None, *, examples: bool 
     return replace(records, check=check)
 
 
-def _find_gathered(folder: Path, study: Study | None) -> str:
+def _find_gathered(folder: Path, exchanges: Sequence[Exchange]) -> str:
     """Return the name of the record of gathered contributions."""
-    exchanges = list_exchanges() if study is None else [exchange_of(study)]
     files = list(dict.fromkeys(f"{exchange.gather_record}.json" for exchange in exchanges))
     present = [file for file in files if (folder / file).exists()]
     if len(present) > 1:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import bdtr
 
 from mooring.errors import InputError
-from mooring.mechanisms.sums.answers.answer import Answer
+from mooring.mechanisms.sums.answers.answer import Answer, make_frame
 from mooring.mechanisms.sums.guarantee import calibrate_multiplier
 from mooring.mechanisms.sums.workload import PairwiseTotal, Survival, Workload, make_workload
 from mooring.tables.schema import Column, Label, Schema
@@ -189,14 +189,13 @@ class _Population:
 
     def frame(self, rng: np.random.Generator, n_rows: int = _N_ROWS) -> Any:
         """Return the rows that `draw` sums, as a pandas DataFrame."""
-        import pandas as pd
+        import pyarrow as pa
 
         rows = np.repeat(np.arange(_N_POPULATION), self.draw_counts(rng, n_rows).astype(np.int64))
         words = {column.name: np.array(column.categories) for column in _SCHEMA.columns if column.categories}
         words["ill"] = np.array(_SCHEMA.label.classes)
-        return pd.DataFrame(
-            {name: words[name][x[rows]] if name in words else x[rows] for name, x in self.values.items()}
-        )
+        columns = {name: words[name][x[rows]] if name in words else x[rows] for name, x in self.values.items()}
+        return make_frame(pa.table(columns))
 
 
 @lru_cache(maxsize=1)

@@ -192,7 +192,8 @@ def share_out(ranges: Sequence[Range], n: int) -> tuple[Range, ...]:
     [7, 3]
     """
     sums = np.cumsum([0, *(levels.count for levels in ranges)]).tolist()
-    ends = [(2 * n * so_far + sums[-1]) // (2 * sums[-1]) for so_far in sums]  # rounded sums, so that they add up
+    total = max(1, sums[-1])  # there may be no ranges
+    ends = [(2 * n * so_far + total) // (2 * total) for so_far in sums]  # rounded sums, so that they add up
     return tuple(
         replace(levels, count=end - start) for levels, (start, end) in zip(ranges, pairwise(ends), strict=True)
     )

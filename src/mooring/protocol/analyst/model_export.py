@@ -10,7 +10,6 @@ from mooring.protocol.analyst.trained_model import read_training
 from mooring.protocol.messages.result import read_delivered_model
 from mooring.protocol.messages.study import Study
 from mooring.protocol.registry import exchange_of
-from mooring.protocol.results import TrainingRecord
 
 
 def export_model(
@@ -19,10 +18,11 @@ def export_model(
     """Write a study's model to an ONNX file, from the work folder or, if given, from a delivered result."""
     path = Path(path)
     require_absent(path, force=force)
-    spec = exchange_of(study).specify_model(study)
+    exchange = exchange_of(study)
+    spec = exchange.specify_model(study)
     if result is not None:
         model = read_delivered_model(result, study, spec).model
     else:
-        model, _ = read_training(Path(folder), TrainingRecord, study, spec)
+        model, _ = read_training(Path(folder), exchange.load_training_kind(), study, spec)
     write_atomically(path, to_onnx(model), mode=0o600, what="the model")
     return path

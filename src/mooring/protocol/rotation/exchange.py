@@ -163,6 +163,12 @@ class RotationExchange(Exchange):
             progress=options.progress,
         )
 
+    def load_training_kind(self) -> type[Training]:
+        """Return the class of the record of a training, which needs the audit."""
+        from mooring.protocol.rotation.training_record import Training
+
+        return Training
+
     def prepare_results(self, study: Study, folder: Path) -> Deliverable:
         """Each aligned participant's map, and the model; see `mooring.protocol.rotation.delivery.prepare_maps`."""
         from mooring.protocol.rotation.delivery import prepare_maps

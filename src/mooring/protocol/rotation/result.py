@@ -170,7 +170,7 @@ def require_own_map(delivered: Result, perturbation: Perturbation, vault: Vault)
     if not np.abs(delivered.mean - own_mean).max() <= _MEAN_TOLERANCE:
         raise RefusedError(
             "the map",
-            reason="its mean is not that of your own_mean anchor representation",
+            reason="its mean is not that of your own anchor representation",
             cure="Ask the analyst again.",
         )
 

@@ -48,6 +48,14 @@ def name_source(total: PairwiseTotal) -> Source:
     return Source(float(values[0]), math.sqrt(noise[0, 0]), total.epsilon, total.delta, total.unit, total.caveat)
 
 
+def make_frame(table: Any) -> Any:
+    """Return a pyarrow table as a pandas DataFrame."""
+    try:
+        return table.to_pandas()
+    except ImportError:
+        raise MissingExtraError(needed_for="A data frame of an answer", package="pandas", extra="pandas") from None
+
+
 @dataclass(frozen=True)
 class Answer(Record):
     """An answer that was read off a total. Every kind of answer derives from it and has a line per estimate."""
@@ -63,13 +71,11 @@ class Answer(Record):
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one line per estimate."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise MissingExtraError(needed_for="A data frame of an answer", package="pandas", extra="pandas") from None
+        import pyarrow as pa
+
         lines = getattr(self, self.lines_field)
         names = [field.name for field in fields(lines[0])] if lines else []
-        return pd.DataFrame([[getattr(line, name) for name in names] for line in lines], columns=names)
+        return make_frame(pa.table({name: [getattr(line, name) for line in lines] for name in names}))
 
     def list_estimates(self) -> dict[str, tuple[float, float, float]]:
         """Return estimate, low and high of every quantity of the population with an interval, by its name."""

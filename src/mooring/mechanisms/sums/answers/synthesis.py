@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mooring.errors import InputError
-from mooring.mechanisms.sums.answers.answer import Source, name_source
+from mooring.mechanisms.sums.answers.answer import Source, make_frame, name_source
 from mooring.mechanisms.sums.answers.mixture import fit_mixture
 from mooring.mechanisms.sums.answers.readings import LEAST_SIGNAL
 from mooring.mechanisms.sums.levels import Levels
@@ -50,7 +50,7 @@ class SyntheticRows:
 
     def to_frame(self) -> Any:
         """Return the rows as a pandas DataFrame."""
-        return self.table.to_pandas()
+        return make_frame(self.table)
 
     def write(self, path: Path) -> None:
         """Write a Parquet file with the header in its metadata, under the key "mooring"."""
