@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Four hospitals of a breast-cancer trial, from their tables to survival curves by treatment, with one sealed upload each.
+# A breast-cancer trial split at random into four invented hospitals, from their tables to survival curves by treatment, with one sealed upload each.
 #
 #   ./run.sh [WORK-FOLDER]
 #

@@ -158,6 +158,16 @@ def test_a_public_projection_is_made_from_public_rows(tmp_path: Path) -> None:
     assert (tmp_path / "study.projection.safetensors").exists()
 
 
+@pytest.mark.parametrize("option", [("--epsilon", "1"), ("--question", "tables"), ("--person", "sex")])
+def test_options_of_secure_sums_are_refused_in_a_draft_of_rotation(
+    option: tuple[str, str], data: Path, tmp_path: Path
+) -> None:
+    """Somebody who asks for a guarantee must not get a study that uploads rows."""
+    study = tmp_path / "study.toml"
+    run("init", data, "--output", study, *FILLED, *option, code=BAD_INPUT, what="mechanism")
+    assert not study.exists()
+
+
 def test_a_draft_and_a_table_are_enough_to_see_whether_it_fits(data: Path, tmp_path: Path) -> None:
     """Without vault, roster or anchor: exit code 2 and every problem; 3 where a class is too small; else 0."""
     study, other = tmp_path / "study.toml", tmp_path / "other.csv"

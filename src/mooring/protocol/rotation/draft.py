@@ -20,6 +20,7 @@ from mooring.protocol.rotation.scheme import rotation_of
 from mooring.typing import Matrix
 
 _METHOD = "aa-i-gdp-data-noise"
+_ENTRIES = ("name", "method", "n_components", "n_anchor_rows", "data_noise_scale", "anchor_noise_scale", "projection")
 
 
 def draft_rotation(entries: Mapping[str, Any], width: int, *, has_images: bool = False) -> MechanismDraft:
@@ -27,6 +28,11 @@ def draft_rotation(entries: Mapping[str, Any], width: int, *, has_images: bool =
 
     Images need nothing of their own, because pixels are columns.
     """
+    unknown = [key for key in entries if key not in _ENTRIES]
+    if unknown:
+        problem = f"These settings do not belong to the mechanism rotation: {', '.join(unknown)}."
+        cure = "Leave them out, or choose another mechanism, such as --mechanism secure-sum."
+        raise InputError("mechanism", problem=problem, cure=cure)
     name, n_components = entries.get("method", _METHOD), entries.get("n_components")
     method = get_method(name)
     needs_projection = width > WIDEST_WITHOUT_PROJECTION or n_components not in (None, width)

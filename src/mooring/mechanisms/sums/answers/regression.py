@@ -115,8 +115,8 @@ def regress(total: PairwiseTotal, formula: str) -> Regression:
     """Return the coefficients of least squares for a formula such as "y ~ a + b".
 
     A category is compared with its first declared level. A number that may be missing is set to the middle of its range
-    there, and a term of its own marks it; rows whose outcome is missing are left out, which assumes that they are missing
-    independently of the terms.
+    there, and a term of its own marks it. Where outcomes are missing, the sums of the terms are scaled to the share of known
+    outcomes, which is right if they are missing independently of the terms.
 
     Parameters
     ----------
@@ -169,6 +169,11 @@ def make_design(total: PairwiseTotal, formula: str) -> Design:
     parsed = parse_formula(formula, names)
     outcome = _make_outcome(total, parsed.outcome)
     columns, notes = [DesignColumn(INTERCEPT, "", "", workload.constant)], []
+    if workload.column(parsed.outcome.column).has_missing:
+        notes.append(
+            f"{parsed.outcome.column} may be missing. Coefficients and intervals are right only if that does not depend on "
+            "the terms."
+        )
     for term in parsed.terms:
         levels = workload.column(term.column)
         is_category = not levels.nodes or term.form == "category"

@@ -154,7 +154,7 @@ def estimate_survival(total: PairwiseTotal, *, by: str = "", estimator: Estimato
     if survival is None:
         problem = "The study declares no times and events."
         raise InputError(
-            "survival", problem=problem, cure="Declare [survival] with time, event and edges in a new study."
+            "survival", problem=problem, cure="Name its columns and intervals in [mechanism] of a new study."
         )
     names, groups = [ALL_ROWS], [workload.constant]
     if by:
