@@ -1,8 +1,9 @@
-"""`make mutants`: random mutants of the core modules, each against the tests of its package; which ones nobody notices.
+"""`make mutants`: random mutants of the core modules, each against the tests that run its line; which ones nobody notices.
 
 A mutant changes one operator, constant or guard of one module. It counts as killed if a test fails that passes without the
-change, or if the tests do not end in time. Which survivors are equivalent to the original is judged by people, in the file
-of results.
+change, or if the tests do not end in time. Which tests run which line is measured first, by one run of the suite under
+coverage; tests that run little of mooring come first, since they are the quickest and the nearest to the line. Which
+survivors are equivalent to the original is judged by people, in the file of results.
 """
 
 from __future__ import annotations
@@ -17,25 +18,24 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
+
+from coverage import CoverageData
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "mutants.json"
 PACKAGES = ("mechanisms", "alignment", "attacks", "metrics", "audit", "protocol")
-EXTRA_TESTS = {
-    "mechanisms": ("theorems", "test_estimators.py", "learners/test_sums.py", "protocol/rotation", "protocol/sums"),
-    "alignment": ("theorems", "protocol/rotation"),
-    "attacks": ("audit/test_decoding.py", "audit/test_release.py"),
-    "protocol": (
-        *("cli/test_study.py", "cli/test_engine_options.py", "cli/test_analyst.py"),
-        *("cli/test_send.py", "cli/test_whole_way.py"),
-    ),
-}
-NEAR = 5  # test files that are run first: most mutants end there
+TESTS = (
+    "tests",
+    *(f"--ignore=tests/{folder}" for folder in ("architecture", "distributed", "installation", "studies")),
+)
+FIRST = 25  # tests that are run first, in a process of their own: most mutants end there
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.And: ast.Or, ast.Or: ast.And,
@@ -50,6 +50,8 @@ class Mutant:
     module: str
     """Path below src/mooring."""
     line: int
+    statement: int
+    """The first line of the statement that is changed."""
     change: str
     """What became what."""
     source: str
@@ -59,11 +61,13 @@ class Mutant:
 def make_mutant(path: Path, index: int) -> Mutant:
     """The mutant that changes the node of this index in the walk over a module."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    node: ast.AST = next(node for k, node in enumerate(ast.walk(tree)) if k == index)
-    before = ast.unparse(node)
+    node: Any = next(node for k, node in enumerate(ast.walk(tree)) if k == index)
+    line, before = node.lineno, ast.unparse(node)
+    statements = [part for part in ast.walk(tree) if isinstance(part, ast.stmt) and part.lineno <= line]
+    around = [part.lineno for part in statements if node is part or any(node is below for below in ast.walk(part))]
     _mutate(node)
     module = path.relative_to(ROOT / "src" / "mooring").as_posix()
-    return Mutant(module, node.lineno, f"{before[:60]} → {ast.unparse(node)[:60]}", ast.unparse(tree))  # type: ignore[attr-defined]
+    return Mutant(module, line, max(around), f"{before[:60]} → {ast.unparse(node)[:60]}", ast.unparse(tree))
 
 
 def _mutate(node: ast.AST) -> bool:
@@ -101,37 +105,57 @@ def sample_mutants(count: int, seed: int) -> list[Mutant]:
     return [make_mutant(*place) for place in random.Random(seed).sample(places, min(count, len(places)))]
 
 
-def find_tests(module: str) -> list[str]:
-    """The tests of a module's package, those that name most of what it defines first."""
-    package, *below = Path(module).with_suffix("").parts
-    places = [f"tests/{package}", *(f"tests/{extra}" for extra in EXTRA_TESTS.get(package, ()))]
-    files = [path for place in places for path in sorted((ROOT / place).rglob("test_*.py"))]
-    files += [ROOT / place for place in places if place.endswith(".py")]
-    source = ROOT / "src" / "mooring" / module
-    body = ast.parse(source.read_text(encoding="utf-8")).body
-    defined = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)} | {source.stem}
-    names = defined | {name.replace("_", "-") for name in defined}  # attacks are run by name
+def measure_coverage(path: Path) -> None:
+    """Run the suite once, and write which test runs which line."""
+    settings = path.with_suffix(".ini")
+    settings.write_text(f"[run]\nsource = {ROOT / 'src' / 'mooring'}\ndata_file = {path}\n", encoding="utf-8")
+    options = [f"--cov={ROOT / 'src' / 'mooring'}", f"--cov-config={settings}", "--cov-context=test", "--cov-report="]
+    run_tests(ROOT / "src", list(TESTS), *options)
 
-    def distance(path: Path) -> tuple[bool, int, bool]:
-        own = bool(below[:-1]) and below[0] in path.parts
-        text = path.read_text(encoding="utf-8")
-        return source.stem not in path.stem, -sum(name in text for name in names), not own
 
-    return [path.relative_to(ROOT).as_posix() for path in sorted(dict.fromkeys(files), key=distance)]
+class LineTests:
+    """Which tests run a line, those that run least of mooring first.
+
+    Parameters
+    ----------
+    data : coverage.CoverageData
+        It has the name of a test as the context of each line.
+    sources : Path
+        The folder of the package that was measured.
+    """
+
+    def __init__(self, data: CoverageData, sources: Path) -> None:
+        self._data, self._sources = data, sources
+        self._n_lines: Counter[str] = Counter()
+        for path in data.measured_files():
+            for contexts in data.contexts_by_lineno(path).values():
+                self._n_lines.update(contexts)
+
+    def __call__(self, mutant: Mutant) -> list[str]:
+        """Return the tests of a mutant's statement, or those of its module where the line runs on import only."""
+        contexts = self._data.contexts_by_lineno(str(self._sources / mutant.module))
+        lines = {*contexts.get(mutant.line, ()), *contexts.get(mutant.statement, ())} - {""}
+        names = lines or {name for of_line in contexts.values() for name in of_line} - {""}
+        tests = {name.rsplit("|", 1)[0] for name in names}
+        return sorted(tests, key=lambda test: (self._n_lines[f"{test}|run"], test))
 
 
 def run_tests(sources: Path, tests: list[str], *options: str, limit: float | None = None) -> list[str] | None:
     """Run tests against a copy of the sources; return the failing ones, or None beyond the time limit."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header", *options, *tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header", *options]
     paths = (str(sources), str(ROOT / "studies"), str(ROOT), os.environ.get("PYTHONPATH", ""))
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
     environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "STRICT_RECORDS": "1"}
-    try:
-        ran = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return None
+    with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as listed:
+        listed.write("\n".join(tests))
+        listed.flush()
+        command.append(f"@{listed.name}")
+        try:
+            ran = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return None
     lines = [line for line in ran.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
     return [line.split(" ", 1)[1].split(" - ")[0] for line in lines] or (["pytest itself"] if ran.returncode else [])
 
@@ -151,21 +175,22 @@ def find_killer(place: Path, tests: list[str], limit: float) -> str:
         skipped.append(test)
 
 
-def try_mutant(mutant: Mutant, copies: SimpleQueue[Path], limit: float) -> dict[str, object]:
+def try_mutant(mutant: Mutant, tests: list[str], copies: SimpleQueue[Path], limit: float) -> dict[str, object]:
     """Run the tests against one mutant, in one of the copies of the sources."""
     place = copies.get()
     target = place / "mooring" / mutant.module
     original = target.read_bytes()
-    began, tests = time.monotonic(), find_tests(mutant.module)
+    began = time.monotonic()
     try:
         target.write_text(mutant.source, encoding="utf-8")
-        by = find_killer(place, tests[:NEAR], limit) or (tests[NEAR:] and find_killer(place, tests[NEAR:], limit)) or ""
+        parts = [part for part in (tests[:FIRST], tests[FIRST:]) if part]
+        by = next(filter(None, (find_killer(place, part, limit) for part in parts)), "")
     finally:
         target.write_bytes(original)
         copies.put(place)
     plain = {name: value for name, value in asdict(mutant).items() if name != "source"}
     outcome = "killed" if by else "survived"
-    return plain | {"outcome": outcome, "by": by, "seconds": round(time.monotonic() - began, 1)}
+    return plain | {"outcome": outcome, "by": by, "tests": len(tests), "seconds": round(time.monotonic() - began, 1)}
 
 
 def main() -> None:
@@ -177,29 +202,40 @@ def main() -> None:
     parser.add_argument(
         "--limit", type=int, default=1800, help="seconds of tests, after which a mutant counts as killed"
     )
+    parser.add_argument(
+        "--coverage", type=Path, help="which test runs which line, from an earlier run; measured if absent"
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--output", type=Path, default=RESULTS)
     given = parser.parse_args()
     end = time.monotonic() + given.seconds
     chosen = sample_mutants(given.count, given.seed)
-    found: list[dict[str, object]] = []
+    results: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.processes) as threads:
+        measured = given.coverage or Path(folder) / "coverage.sqlite"
+        if not measured.exists():
+            measure_coverage(measured)
+        data = CoverageData(measured)
+        data.read()
+        tests_of = LineTests(data, ROOT / "src" / "mooring")
         copies: SimpleQueue[Path] = SimpleQueue()
         for k in range(given.processes):
             shutil.copytree(ROOT / "src", Path(folder) / str(k))
             copies.put(Path(folder) / str(k))
 
         def tried(mutant: Mutant) -> dict[str, object] | None:
-            return try_mutant(mutant, copies, given.limit) if time.monotonic() < end else None
+            if time.monotonic() > end:
+                return None
+            return try_mutant(mutant, tests_of(mutant), copies, given.limit)
 
-        for one in threads.map(tried, chosen):
-            if one is not None:
-                found.append(one)
-                print(f"{one['outcome']:<9} {one['module']}:{one['line']}  {one['change']}", flush=True)
-                content = {"date": datetime.now(UTC).date().isoformat(), "seed": given.seed, "mutants": found}
+        for result in threads.map(tried, chosen):
+            if result is not None:
+                results.append(result)
+                print(f"{result['outcome']:<9} {result['module']}:{result['line']}  {result['change']}", flush=True)
+                content = {"date": datetime.now(UTC).date().isoformat(), "seed": given.seed, "mutants": results}
                 given.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    killed = sum(one["outcome"] == "killed" for one in found)
-    print(f"{killed} of {len(found)} mutants were killed.")
+    killed = sum(result["outcome"] == "killed" for result in results)
+    print(f"{killed} of {len(results)} mutants were killed.")
 
 
 if __name__ == "__main__":
