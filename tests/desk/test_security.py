@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from mooring.desk.app import make_desk
-from mooring.desk.workspace import find_page, receive
+from mooring.desk.files import find_page, receive
 from mooring.errors import InputError, RefusedError
-from mooring.protocol.place import Outcome, Place
 from mooring.protocol.step import BUNDLES
+from mooring.protocol.workspace import Outcome, Workspace
 from mooring.report.frame import render_page
 from mooring.report.step_pages import StepPages
 from tests import commands
@@ -180,7 +180,7 @@ def test_files_of_other_names_and_kinds_are_not_taken(name: str, tmp_path: Path)
     source = tmp_path / "source"
     source.write_bytes(b"x")
     with source.open("rb") as file, pytest.raises(InputError):
-        receive(Place.at(root, StepPages()), name, file, replace=True)
+        receive(Workspace.at(root, StepPages()), name, file, replace=True)
     assert list(tmp_path.rglob("*.*")) == []
 
 
@@ -211,16 +211,16 @@ def test_links_are_neither_listed_nor_followed(tmp_path: Path) -> None:
     (root / "rows.csv").symlink_to(outside / "rows.csv")
     (root / "report.html").symlink_to(outside / "rows.csv")
     (root / "inbox").symlink_to(outside)
-    place = Place.at(root, StepPages())
-    assert place.list_files(("",)) == []
-    assert place.list_files(("",), folder="inbox") == []
+    workspace = Workspace.at(root, StepPages())
+    assert workspace.list_files(("",)) == []
+    assert workspace.list_files(("",), folder="inbox") == []
     (outside / "north.bundle").write_text("secret")
-    assert not BUNDLES.is_there(place)
+    assert not BUNDLES.is_there(workspace)
     (outside / "north.bundle").unlink()
-    assert find_page(place, "report.html") is None
+    assert find_page(workspace, "report.html") is None
     for name in ("rows.csv", "north.bundle"):
         with (outside / "rows.csv").open("rb") as file, raising(RefusedError, "the file"):
-            receive(place, name, file, replace=True)
+            receive(workspace, name, file, replace=True)
     assert [path.name for path in outside.iterdir()] == ["rows.csv"]
 
 
@@ -237,11 +237,11 @@ def test_a_passphrase_is_asked_once_and_never_shown(
     given = {"name": "north", "role": "participant"}
     for again in ("house", ""):
         running.take("join", **given, passphrase=["horse", again])
-        assert not running.application.place.opened
+        assert not running.application.workspace.opened
     joined = running.take("join", **given, passphrase=["horse", "horse"])
     assert "mooring join --name north --role participant --passphrase" in joined
     assert "horse" not in joined
-    running.application.place.opened = None  # as after a restart
+    running.application.workspace.opened = None  # as after a restart
     page = running.ask("GET", "/").text
     assert 'action="' + running.application.session.path + '/step/unlock"' in page
     assert "north</h1>" not in page

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mooring.protocol.place import Outcome
 from mooring.protocol.steps import steps_of
+from mooring.protocol.workspace import Outcome
 from tests import commands
 from tests.desk.chromium import Tab, open_chromium
 from tests.desk.serving import Running, serving
@@ -207,7 +207,7 @@ def finish(place: Path, members: Mapping[str, Member], **release: str) -> None:
     assert (place / "east" / "report.html").read_text() == "signed"
     east.take("report", force="yes")
     assert "<svg" in (place / "east" / "report.html").read_text()
-    study = east.desk.application.place.study
+    study = east.desk.application.workspace.study
     assert {name for one in members.values() for name in one.taken} == {
         step.name for step in steps_of(study) if step.run
     }

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from mooring.cli.app import app
 from mooring.errors import InputError
-from mooring.protocol.place import Place
 from mooring.protocol.step import Choice, Question, Step
 from mooring.protocol.steps import list_steps
+from mooring.protocol.workspace import Workspace
 from mooring.report.step_pages import StepPages
 from tests.raising import raising
 
@@ -68,7 +68,7 @@ NAMES = st.text(st.characters(min_codepoint=33, exclude_characters=","), min_siz
 
 @given(columns=st.lists(NAMES, max_size=4), number=st.floats(0, 1e6), reason=NAMES, chosen=st.sampled_from(["a", "b"]))
 def test_a_spelled_command_holds_the_answers(
-    columns: list[str], number: float, reason: str, chosen: str, place: Place
+    columns: list[str], number: float, reason: str, chosen: str, workspace: Workspace
 ) -> None:
     step = Step(
         "x",
@@ -87,8 +87,8 @@ def test_a_spelled_command_holds_the_answers(
         ),
     )
     form = {"columns": [", ".join(columns)], "number": [str(number)], "reason": [reason], "chosen": [chosen]}
-    answers = step.read(form | {"secret": ["hush-hush"]}, place)
-    words = shlex.split(step.spell(answers, place))
+    answers = step.read(form | {"secret": ["hush-hush"]}, workspace)
+    words = shlex.split(step.spell(answers, workspace))
     assert "hush-hush" not in words
     assert words[:3] == ["mooring", "x", "y"]
     assert [value for word, value in pairwise(words) if word == "--column"] == columns
@@ -99,27 +99,27 @@ def test_a_spelled_command_holds_the_answers(
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     root = tmp_path_factory.mktemp("place")
     (root / "rows.csv").write_text("a\n")
     (root.parent / "outside.csv").write_text("a\n")
-    return Place.at(root, StepPages())
+    return Workspace.at(root, StepPages())
 
 
-def test_answers_are_checked_before_a_step_runs(place: Place) -> None:
+def test_answers_are_checked_before_a_step_runs(workspace: Workspace) -> None:
     table = Question("data", "Your table", "choice", endings=(".csv",))
-    assert table.read(["rows.csv"], place) == place.root / "rows.csv"
+    assert table.read(["rows.csv"], workspace) == workspace.root / "rows.csv"
     for wrong in (["../outside.csv"], [], [""], ["rows.csv", "rows.csv"]):
         with raising(InputError, "Your table"):
-            table.read(wrong, place)
+            table.read(wrong, workspace)
     with raising(InputError, "Noise", got="text"):
-        Question("noise", "Noise", "number").read(["much"], place)
+        Question("noise", "Noise", "number").read(["much"], workspace)
     for pair in (["horse", "house"], ["horse", ""]):
         with raising(InputError, "Passphrase"):
-            Question("passphrase", "Passphrase", "password", is_optional=True).read(pair, place)
+            Question("passphrase", "Passphrase", "password", is_optional=True).read(pair, workspace)
 
 
-def test_a_folder_shows_paths_as_somebody_in_it_writes_them(place: Place) -> None:
-    assert place.show(place.root / "inbox" / "a.bundle") == str(Path("inbox") / "a.bundle")
-    assert place.show(place.root.parent / "outside.csv") == str(place.root.parent / "outside.csv")
-    assert place.show("s3://ward/inbox") == "s3://ward/inbox"
+def test_a_folder_shows_paths_as_somebody_in_it_writes_them(workspace: Workspace) -> None:
+    assert workspace.show(workspace.root / "inbox" / "a.bundle") == str(Path("inbox") / "a.bundle")
+    assert workspace.show(workspace.root.parent / "outside.csv") == str(workspace.root.parent / "outside.csv")
+    assert workspace.show("s3://ward/inbox") == "s3://ward/inbox"

@@ -69,12 +69,12 @@ def align(
     if late and again:
         raise InputError("--late and --again", expected="one of them", got="both", cure="Leave one out.")
     mode = "late" if late else "again" if again else "first"
-    place = execution.make_place(study, vault, folder)
+    workspace = execution.make_workspace(study, vault, folder)
     options = {"bundles": bundles, "mode": mode, "certify": certify, "receipts": receipts}
-    with engine.connect(rows_at_once=rows_at_once, reduce_over_workers=reduce_over_workers) as place.engine:
+    with engine.connect(rows_at_once=rows_at_once, reduce_over_workers=reduce_over_workers) as workspace.engine:
         known = _find_version(folder / INTAKE_FILE)
         try:
-            outcome = execution.take_step("align", place, **options)
+            outcome = execution.take_step("align", workspace, **options)
         except InputError as problem:
             if _find_version(folder / INTAKE_FILE) == known:
                 raise

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mooring.cli import execution
-from mooring.protocol.place import Outcome
+from mooring.protocol.workspace import Outcome
 
 if TYPE_CHECKING:
     from mooring.mechanisms.sums.answers.answer import Answer

@@ -14,7 +14,7 @@ from mooring.errors import InputError
 from mooring.serialization import count_noun
 
 if TYPE_CHECKING:
-    from mooring.protocol.place import Outcome, Place
+    from mooring.protocol.workspace import Outcome, Workspace
     from mooring.tables import TableFit
     from mooring.tables.problems import Problem
 
@@ -53,22 +53,22 @@ def check(
 
     Example: mooring check patients.csv --study study.toml --vault st-mary/vault
     """
-    place = execution.make_place(study, vault)
+    workspace = execution.make_workspace(study, vault)
     if fit_only:
-        outcome = _fit(console, place, data, ignore)
+        outcome = _fit(console, workspace, data, ignore)
     else:
         given = {"data": data, "ignore": ignore, "seed": seed, "anchor": anchor, "output": output}
         try:
-            outcome = execution.take_step("check", place, **given)
+            outcome = execution.take_step("check", workspace, **given)
         except InputError:  # list every reason why the table does not fit
-            _fit(console, place, data, ignore)
+            _fit(console, workspace, data, ignore)
             raise
     return console.show_outcome(outcome)
 
 
-def _fit(console: execution.Output, place: Place, data: Path, ignore: Sequence[str] | None) -> Outcome:
+def _fit(console: execution.Output, workspace: Workspace, data: Path, ignore: Sequence[str] | None) -> Outcome:
     """Take the step 'fit'; a table that does not fit ends in an error that lists every reason."""
-    outcome = execution.take_step("fit", place, data=data, ignore=ignore)
+    outcome = execution.take_step("fit", workspace, data=data, ignore=ignore)
     fit: TableFit = outcome.result
     if fit.fits:
         return outcome

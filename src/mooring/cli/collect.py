@@ -20,5 +20,5 @@ def collect(
 
     Example: mooring collect --study study.toml --bundles inbox --folder analysis
     """
-    place = execution.make_place(study, folder=folder)
-    return console.show_outcome(execution.take_step("collect", place, bundles=bundles))
+    workspace = execution.make_workspace(study, folder=folder)
+    return console.show_outcome(execution.take_step("collect", workspace, bundles=bundles))

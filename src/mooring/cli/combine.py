@@ -60,7 +60,7 @@ def combine(
 
     All by itself: mooring combine --watch --bundles s3://ward/inbox --study study.toml --vault st-mary/vault
     """
-    place = execution.make_place(study, vault)
+    workspace = execution.make_workspace(study, vault)
     misplaced: dict[str, object] = {"--output": output} if watch else {"--to": to, "--every": every}
     if names := [name for name, given in misplaced.items() if given is not None]:
         problem = f"{names[0]} has no meaning {'with' if watch else 'without'} --watch."
@@ -72,9 +72,9 @@ def combine(
             console.say(escape(sentence))
 
         with execution.end_on_sigterm():
-            outcome = wait_and_combine(place, bundles=bundles, lists=closing_list, to=to, seconds=every, tell=tell)
+            outcome = wait_and_combine(workspace, bundles=bundles, lists=closing_list, to=to, seconds=every, tell=tell)
         return console.show_outcome(outcome)
     path = None if closing_list is None else Path(closing_list)
     return console.show_outcome(
-        execution.take_step("combine", place, bundles=bundles, closing_list=path, output=output)
+        execution.take_step("combine", workspace, bundles=bundles, closing_list=path, output=output)
     )

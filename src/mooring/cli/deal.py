@@ -25,4 +25,4 @@ def deal(
 
     Example: mooring deal --study study.toml --vault st-mary/vault --output heart.anchor
     """
-    console.show_outcome(execution.take_step("deal", execution.make_place(study, vault), output=output))
+    console.show_outcome(execution.take_step("deal", execution.make_workspace(study, vault), output=output))

@@ -35,7 +35,7 @@ def deliver(
 
     Example: mooring deliver --study study.toml --folder analysis --vault analyst-vault --output results
     """
-    place = execution.make_place(study, vault, folder)
+    workspace = execution.make_workspace(study, vault, folder)
     target = output if "://" in output else Path(output)
-    outcome = execution.take_step("deliver", place, output=target, override=override)
+    outcome = execution.take_step("deliver", workspace, output=target, override=override)
     console.show_outcome(outcome)

@@ -25,8 +25,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from mooring.errors import MooringError, RefusedError, StorageError, UnforeseenError, explain_error
-from mooring.protocol.place import Outcome, Place
 from mooring.protocol.steps import explain_command, find_step
+from mooring.protocol.workspace import Outcome, Workspace
 from mooring.report.step_pages import StepPages
 from mooring.serialization import Rows
 from mooring.typing import Progress
@@ -268,18 +268,18 @@ def read_study(path: Path) -> Study:
     return Study.read(path)
 
 
-def make_place(study: Path, vault: Path = DEFAULT_VAULT, folder: Path = DEFAULT_FOLDER) -> Place:
-    """Return the current folder as a place, with the paths that options name."""
-    return Place(Path(), study, vault, folder, StepPages(), ask_passphrase=ask_passphrase)
+def make_workspace(study: Path, vault: Path = DEFAULT_VAULT, folder: Path = DEFAULT_FOLDER) -> Workspace:
+    """Return the current folder as a workspace, with the paths that options name."""
+    return Workspace(Path(), study, vault, folder, StepPages(), ask_passphrase=ask_passphrase)
 
 
-def take_step(name: str, place: Place, /, **options: Any) -> Outcome:
+def take_step(name: str, workspace: Workspace, /, **options: Any) -> Outcome:
     """Take a step with a command's options, which are named as the step's parameters are."""
-    step = find_step(place, name)
+    step = find_step(workspace, name)
     assert step.run is not None
     given = {option: value for option, value in options.items() if value not in (None, "", ())}
     with show_progress(step.title) as moved:
-        return step.run(place, **given, command=quote_command(), progress=moved)
+        return step.run(workspace, **given, command=quote_command(), progress=moved)
 
 
 def _describe_outcome(outcome: Outcome) -> Iterator[str | Table]:

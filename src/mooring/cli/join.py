@@ -93,7 +93,7 @@ def join(
     words = execution.ask_passphrase(vault) if is_encrypted(vault) else _new_passphrase() if with_passphrase else None
     outcome = execution.take_step(
         "join",
-        execution.make_place(execution.DEFAULT_STUDY, vault),
+        execution.make_workspace(execution.DEFAULT_STUDY, vault),
         name=name,
         role=role,
         passphrase=words,

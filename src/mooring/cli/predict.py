@@ -68,7 +68,7 @@ def predict(
     """
     outcome = execution.take_step(
         "predict",
-        execution.make_place(study, vault),
+        execution.make_workspace(study, vault),
         data=data,
         result=result,
         beside=beside,

@@ -15,7 +15,7 @@ from mooring.cli.execution import (
     Force,
     Output,
     command,
-    make_place,
+    make_workspace,
     read_study,
     take_step,
 )
@@ -71,7 +71,7 @@ def report(
     file = study or next((path for path in (source / DEFAULT_STUDY, DEFAULT_STUDY) if path.is_file()), DEFAULT_STUDY)
     known = read_study(file) if study is not None or file.is_file() else None
     options = {"folder": find_records(source, known), "audit": audit, "examples": examples, "force": force}
-    console.show_outcome(take_step("report", make_place(file), output=output, **options))
+    console.show_outcome(take_step("report", make_workspace(file), output=output, **options))
 
 
 def find_records(folder: Path, study: Study | None) -> Path:

@@ -66,7 +66,7 @@ def share(
         require_address(address, allow_http=allow_http)
     outcome = execution.take_step(
         "share",
-        execution.make_place(study, vault),
+        execution.make_workspace(study, vault),
         data=data,
         anchor=anchor,
         labels=labels,

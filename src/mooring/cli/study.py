@@ -19,8 +19,8 @@ from mooring.cli.execution import (
     Output,
     StudyPath,
     command,
-    make_place,
     make_table,
+    make_workspace,
     read_study,
     show_progress,
     take_step,
@@ -281,7 +281,7 @@ def enrol(
 
     Example: mooring study enrol st-mary.card.toml north.card.toml analyst.card.toml --study study.toml
     """
-    console.show_outcome(take_step("enrol", make_place(study), cards=cards))
+    console.show_outcome(take_step("enrol", make_workspace(study), cards=cards))
 
 
 @study_app.command("show")

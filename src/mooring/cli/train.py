@@ -49,7 +49,7 @@ def train(
 
     With Dask, in pieces: mooring train --engine dask --learner random-fourier
     """
-    place = execution.make_place(study, folder=folder)
-    with engine.connect(passes=passes) as place.engine:
-        outcome = execution.take_step("train", place, learner=learner, seed=seed, shares=shares)
+    workspace = execution.make_workspace(study, folder=folder)
+    with engine.connect(passes=passes) as workspace.engine:
+        outcome = execution.take_step("train", workspace, learner=learner, seed=seed, shares=shares)
     return console.show_outcome(outcome)

@@ -19,15 +19,15 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Mount, Route
 
 from mooring.atomic_io import make_folder
+from mooring.desk.files import PAGES, find_page, receive
 from mooring.desk.jobs import Job, JobRunner
 from mooring.desk.session import DOCUMENT_POLICY, Guard, Session
-from mooring.desk.workspace import PAGES, find_page, receive
 from mooring.errors import InputError, MooringError, explain_error
 from mooring.protocol.messages.study import Study
-from mooring.protocol.place import Identity, Outcome, Place
 from mooring.protocol.step import Question, Step
 from mooring.protocol.steps import StepState, state_of
 from mooring.protocol.storage.vault import Vault
+from mooring.protocol.workspace import Identity, Outcome, Workspace
 from mooring.report.frame import render_page
 from mooring.report.step_pages import StepPages
 from mooring.typing import Progress
@@ -36,8 +36,8 @@ _MOST_FILES, _MOST_FIELDS = 200, 2000  # a field for each card that is enrolled
 _SOON = 0.3  # seconds: a step that ends by then is shown at once
 
 
-def _unlock(place: Place, *, passphrase: str, command: str, progress: Progress) -> Outcome:
-    place.opened = Vault.open(place.vault_folder, passphrase=passphrase)
+def _unlock(workspace: Workspace, *, passphrase: str, command: str, progress: Progress) -> Outcome:
+    workspace.opened = Vault.open(workspace.vault_folder, passphrase=passphrase)
     return Outcome(None, {}, ("The vault is open for as long as the desk runs.",))
 
 
@@ -76,7 +76,7 @@ class Situation:
 class DeskApplication:
     """The web application of a desk, which answers the requests that its session accepts."""
 
-    place: Place
+    workspace: Workspace
     session: Session
     jobs: JobRunner = field(default_factory=JobRunner)
     chosen: dict[str, Sequence[str]] = field(default_factory=dict, repr=False)
@@ -96,11 +96,13 @@ class DeskApplication:
 
     def look(self) -> Situation:
         """Return the study, the identity of the vault's owner, and the steps that follow."""
-        place = self.place
-        if place.is_locked:
+        workspace = self.workspace
+        if workspace.is_locked:
             return Situation(states=[StepState(UNLOCK, is_done=False, waits_for=())])
         try:
-            return Situation(place.study if place.has_study else None, place.identify(), state_of(place))
+            return Situation(
+                workspace.study if workspace.has_study else None, workspace.identify(), state_of(workspace)
+            )
         except Exception as problem:
             return Situation(problem=explain_error(problem))
 
@@ -112,18 +114,18 @@ class DeskApplication:
     def show(self, request: Request) -> Response:
         """Return the page of steps, which reloads itself while a step runs or while it watches the inbox."""
         # A copy: a step that ends while the page is made must not leave a page that says it runs and never reloads.
-        job, place = replace(self.jobs.last) if self.jobs.last else None, self.place
+        job, workspace = replace(self.jobs.last) if self.jobs.last else None, self.workspace
         values = {
             "title": "desk",
             "situation": self.look(),
             "job": job,
             "base": self.session.path,
             "form_token": self.session.form_token,
-            "place": place,
+            "workspace": workspace,
             "chosen": self.chosen,
-            "files": place.list_files(("",)),
-            "inbox": place.list_files(("",), folder="inbox"),
-            "pages": [name for name in PAGES if find_page(place, name)],
+            "files": workspace.list_files(("",)),
+            "inbox": workspace.list_files(("",), folder="inbox"),
+            "pages": [name for name in PAGES if find_page(workspace, name)],
             "watches": "watch" in request.query_params,
         }
         page = render_page("desk.html.jinja", values, package=__package__)
@@ -146,14 +148,14 @@ class DeskApplication:
                     "a step that is not listed" if state is None else f"a step that waits for {state.waits_for[0].what}"
                 )
                 raise InputError("step", expected="a step that can be taken now", got=got, cure="Load the page again.")
-            step, place = state.step, self.place
+            step, workspace = state.step, self.workspace
             assert step.run is not None
             title = step.title
             given = {asked.name: [str(value) for value in form.getlist(asked.name)] for asked in step.asks}
-            answers = step.read(given, place)
+            answers = step.read(given, workspace)
             self.chosen |= {asked.name: given[asked.name] for asked in step.asks if asked.is_kept}
-            command = step.spell(answers, place) if step.command else ""
-            run = partial(step.run, place, **answers, command=command)
+            command = step.spell(answers, workspace) if step.command else ""
+            run = partial(step.run, workspace, **answers, command=command)
             job = self.jobs.start(title, lambda progress: run(progress=progress), command=command)
             if job.thread is not None:
                 job.thread.join(_SOON)
@@ -173,10 +175,10 @@ class DeskApplication:
             sent = [file for file in form.getlist("files") if isinstance(file, UploadFile) and file.filename]
             if not sent:
                 raise InputError("files", expected="one or more", got="none", cure="Choose files first.")
-            place, may_replace = self.place, bool(form.get("replace"))
-            place.fitted = None  # a table may have other rows now
-            taken = [receive(place, file.filename or "", file.file, replace=may_replace) for file in sent]
-            lines = tuple(f"Took {place.show(path)}." for path in taken)
+            workspace, may_replace = self.workspace, bool(form.get("replace"))
+            workspace.fitted = None  # a table may have other rows now
+            taken = [receive(workspace, file.filename or "", file.file, replace=may_replace) for file in sent]
+            lines = tuple(f"Took {workspace.show(path)}." for path in taken)
             self.jobs.show(Job(title, outcome=Outcome(None, {}, lines)))
         except Exception as problem:
             self.jobs.show(Job(title, problem=explain_error(problem)))
@@ -184,7 +186,7 @@ class DeskApplication:
 
     def read_page(self, request: Request) -> Response:
         """Return a page that a step wrote, in a sandbox."""
-        path = find_page(self.place, request.path_params["name"])
+        path = find_page(self.workspace, request.path_params["name"])
         if path is None:
             return PlainTextResponse("There is no such page.\n", 404)
         return HTMLResponse(path.read_bytes(), headers={"content-security-policy": DOCUMENT_POLICY})
@@ -214,7 +216,7 @@ def make_desk(folder: Path, *, port: int = 0, announce: Callable[[str], None]) -
         listener.close()
         raise InputError("port", expected="free", got="a port that is in use", cure="Leave --port out.") from None
     session = Session(listener.getsockname()[1], announce)
-    return listener, DeskApplication(Place.at(folder.resolve(), StepPages()), session)
+    return listener, DeskApplication(Workspace.at(folder.resolve(), StepPages()), session)
 
 
 def make_server(application: DeskApplication) -> uvicorn.Server:

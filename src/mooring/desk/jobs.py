@@ -9,7 +9,7 @@ from threading import Lock, Thread
 
 from mooring.errors import MooringError, RefusedError, explain_error
 from mooring.geometry.backend import is_out_of_memory
-from mooring.protocol.place import Outcome
+from mooring.protocol.workspace import Outcome
 from mooring.typing import Progress
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from mooring.protocol.analyst import steps as analyst
 from mooring.protocol.designer import steps as designer
 from mooring.protocol.participant import steps as participant
-from mooring.protocol.place import CARDS, Outcome, Place, has_file, has_label, has_record
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.step import (
     AFTERWARDS,
@@ -25,40 +24,45 @@ from mooring.protocol.step import (
     Question,
     Step,
 )
+from mooring.protocol.workspace import CARDS, Outcome, Workspace, has_file, has_label, has_record
 from mooring.typing import Progress
 
 
-def _is_fitted(place: Place) -> bool:
-    is_checked = any(has_record(name)(place) for name in ("check", "share"))
-    return is_checked or (place.has_study and place.fitted == place.study.schema)
+def _is_fitted(workspace: Workspace) -> bool:
+    is_checked = any(has_record(name)(workspace) for name in ("check", "share"))
+    return is_checked or (workspace.has_study and workspace.fitted == workspace.study.schema)
 
 
-def _is_complete(place: Place) -> bool:
-    return place.has_study and place.study.is_complete
+def _is_complete(workspace: Workspace) -> bool:
+    return workspace.has_study and workspace.study.is_complete
 
 
-def _has_gathered(place: Place) -> bool:
-    return has_file(place, f"analysis/{exchange_of(place.study).gather_record}.json")
+def _has_gathered(workspace: Workspace) -> bool:
+    return has_file(workspace, f"analysis/{exchange_of(workspace.study).gather_record}.json")
 
 
-def _has_records(place: Place) -> bool:
-    return place.identify().is_enrolled and any(place.records.glob("*.json"))
+def _has_records(workspace: Workspace) -> bool:
+    return workspace.identify().is_enrolled and any(workspace.records.glob("*.json"))
 
 
 STUDY = Item("the study's file", ("study.toml",))
 COMPLETE = Item("the study with its roster", ("study.toml",), _is_complete)
-TABLE = Item("your table", holds=lambda place: bool(place.list_files(TABLES)))
+TABLE = Item("your table", holds=lambda workspace: bool(workspace.list_files(TABLES)))
 HEADERS = Item("descriptions of tables", ("*.header.toml",))
-MEMBERSHIP = Item("your vault and your card", ("vault", "NAME.card.toml"), lambda place: bool(place.identify().role))
+MEMBERSHIP = Item(
+    "your vault and your card", ("vault", "NAME.card.toml"), lambda workspace: bool(workspace.identify().role)
+)
 MEMBERS_CARDS = Item("members' cards", ("*.card.toml",))
 BUNDLE = Item("your bundle", ("NAME.bundle",), has_record("share"))
 INTAKE = Item("a record of bundles", ("analysis/intake.json",))
 GATHERED = Item("the gathered contributions", ("analysis/*.json",), _has_gathered)
 MODEL = Item("the model", ("analysis/training.json",))
-RESULTS = Item("everybody's result", ("results",), lambda place: has_file(place, "analysis/delivery.json"))
+RESULTS = Item("everybody's result", ("results",), lambda workspace: has_file(workspace, "analysis/delivery.json"))
 RESULT = Item("the delivered model", ("result/model.safetensors",))
 DELIVERABLE = Item(
-    "the model, where the study has a label", MODEL.files, lambda place: not has_label(place) or MODEL.is_there(place)
+    "the model, where the study has a label",
+    MODEL.files,
+    lambda workspace: not has_label(workspace) or MODEL.is_there(workspace),
 )
 
 _TABLE = Question("data", "Your table", "choice", endings=TABLES)
@@ -68,7 +72,9 @@ _REASON = "who decides, and why: NAME: REASON"
 
 def _ask_overwriting(name: str) -> Question:
     label = f"Overwrite {name}"
-    return Question("force", label, "tick", "--force", is_optional=True, when=lambda place: has_file(place, name))
+    return Question(
+        "force", label, "tick", "--force", is_optional=True, when=lambda workspace: has_file(workspace, name)
+    )
 
 
 def _ask_floor(name: str, label: str) -> Question:
@@ -76,7 +82,7 @@ def _ask_floor(name: str, label: str) -> Question:
 
 
 def write_report(
-    place: Place,
+    workspace: Workspace,
     *,
     folder: Path | None = None,
     audit: Path | None = None,
@@ -89,10 +95,10 @@ def write_report(
     """Write the page of everything that a member knows of a study."""
     from mooring.atomic_io import require_absent
 
-    path = output or place.root / "report.html"
+    path = output or workspace.root / "report.html"
     require_absent(path, force=force)
-    study = place.study if place.has_study else None
-    return place.pages.write_report(study, folder or place.records, path, audit=audit, examples=examples)
+    study = workspace.study if workspace.has_study else None
+    return workspace.pages.write_report(study, folder or workspace.records, path, audit=audit, examples=examples)
 
 
 COMMON: Sequence[Step] = (
@@ -149,7 +155,7 @@ COMMON: Sequence[Step] = (
         makes=(Item("a table that fits", holds=_is_fitted),),
         asks=(_TABLE, _IGNORE),
         run=participant.fit,
-        when=lambda place: place.has_study and place.identify().role in ("", "participant"),
+        when=lambda workspace: workspace.has_study and workspace.identify().role in ("", "participant"),
     ),
     Step(
         name="join",
@@ -202,7 +208,7 @@ COMMON: Sequence[Step] = (
             ),
         ),
         run=participant.join,
-        when=lambda place: not place.identify().is_enrolled,
+        when=lambda workspace: not workspace.identify().is_enrolled,
     ),
     Step(
         name="enrol",
@@ -215,7 +221,7 @@ COMMON: Sequence[Step] = (
         makes=(COMPLETE,),
         asks=(Question("cards", "Cards", "many", endings=CARDS),),
         run=designer.enrol,
-        when=lambda place: place.has_study and not place.study.is_complete,
+        when=lambda workspace: workspace.has_study and not workspace.study.is_complete,
     ),
     Step(
         name="show",
@@ -269,7 +275,7 @@ COMMON: Sequence[Step] = (
                 is_optional=True,
                 is_rare=True,
                 hint=_REASON,
-                when=lambda place: bool(place.study.upload_limits),
+                when=lambda workspace: bool(workspace.study.upload_limits),
             ),
         ),
         run=participant.share,
@@ -351,7 +357,7 @@ COMMON: Sequence[Step] = (
                 option="--override",
                 is_optional=True,
                 hint=_REASON,
-                when=lambda place: bool(place.study.model_limit),
+                when=lambda workspace: bool(workspace.study.model_limit),
             ),
         ),
         run=analyst.deliver,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mooring.errors import InputError, require_choice
-from mooring.protocol.place import Outcome, Place, has_file
+from mooring.protocol.workspace import Outcome, Workspace, has_file
 
 TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
 AGREE = "Agree on a study"
@@ -33,12 +33,16 @@ class Item:
     """A noun phrase that fits into a sentence."""
     files: tuple[str, ...] = ()
     """Patterns below the folder. NAME stands for the member, STUDY for the study, RECORDS for where records are kept."""
-    holds: Callable[[Place], bool] | None = None
+    holds: Callable[[Workspace], bool] | None = None
     """Tests whether it is there; None to look for the files."""
 
-    def is_there(self, place: Place) -> bool:
+    def is_there(self, workspace: Workspace) -> bool:
         """Whether a folder has it."""
-        return self.holds(place) if self.holds is not None else all(has_file(place, pattern) for pattern in self.files)
+        return (
+            self.holds(workspace)
+            if self.holds is not None
+            else all(has_file(workspace, pattern) for pattern in self.files)
+        )
 
     @property
     def described(self) -> str:
@@ -46,8 +50,8 @@ class Item:
         return f"{self.what} ({', '.join(self.files)})" if self.files else self.what
 
 
-def _has_agreed(place: Place) -> bool:
-    return place.has_study and place.study.is_complete and place.identify().is_enrolled
+def _has_agreed(workspace: Workspace) -> bool:
+    return workspace.has_study and workspace.study.is_complete and workspace.identify().is_enrolled
 
 
 AGREED = Item("the complete study with your card", ("study.toml",), _has_agreed)
@@ -65,7 +69,7 @@ class Choice:
     """The option of the command that chooses it; empty if the command takes the value."""
 
 
-Choices = tuple[Choice, ...] | Callable[[Place], Sequence[str]]
+Choices = tuple[Choice, ...] | Callable[[Workspace], Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -90,18 +94,18 @@ class Question:
     is_rare: bool = False
     """Whether a page folds it away."""
     hint: str = ""
-    when: Callable[[Place], bool] | None = None
+    when: Callable[[Workspace], bool] | None = None
     """Whether it is asked in a folder; None for always."""
 
-    def word(self, place: Place) -> str:
+    def word(self, workspace: Workspace) -> str:
         """Return the label, with fields of the study filled in."""
-        return self.label.format(study=place.study) if "{" in self.label else self.label
+        return self.label.format(study=workspace.study) if "{" in self.label else self.label
 
-    def list_choices(self, place: Place) -> tuple[Choice, ...]:
+    def list_choices(self, workspace: Workspace) -> tuple[Choice, ...]:
         """Return the choices in a folder."""
         if self.endings:
-            return tuple(Choice(name) for name in place.list_files(self.endings))
-        return tuple(Choice(value) for value in self.choices(place)) if callable(self.choices) else self.choices
+            return tuple(Choice(name) for name in workspace.list_files(self.endings))
+        return tuple(Choice(value) for value in self.choices(workspace)) if callable(self.choices) else self.choices
 
     @property
     def is_kept(self) -> bool:
@@ -113,14 +117,14 @@ class Question:
         """Whether answers are entries of a list."""
         return bool(self.endings or self.choices)
 
-    def read(self, given: Sequence[str], place: Place) -> Value:
+    def read(self, given: Sequence[str], workspace: Workspace) -> Value:
         """Return the answer from the text of each given entry; text that is no answer is refused."""
         if self.kind == "usual":
-            return place.root / self.default
+            return workspace.root / self.default
         entries = [entry for entry in given if entry]
         if self.kind == "many" and not self.is_list:
             entries = [name.strip() for entry in entries for name in entry.split(",") if name.strip()]
-        label = self.word(place)
+        label = self.word(workspace)
         if not entries and not self.is_optional:
             raise InputError(label, problem=f"'{label}' has no answer.", cure="Fill it in.")
         if self.kind == "password":
@@ -132,15 +136,15 @@ class Question:
             problem = f"'{label}' takes one answer, but {len(entries)} were given."
             raise InputError(label, problem=problem, cure="Give one of them.")
         for entry in entries if self.is_list else ():
-            known = [choice.value for choice in self.list_choices(place)]
+            known = [choice.value for choice in self.list_choices(workspace)]
             require_choice(label, entry, known, cure="Choose from the list; load the page again.")
-        return self._convert(entries, place)
+        return self._convert(entries, workspace)
 
-    def _convert(self, entries: Sequence[str], place: Place) -> Value:
+    def _convert(self, entries: Sequence[str], workspace: Workspace) -> Value:
         if self.kind == "tick":
             return bool(entries)
         if self.kind == "many":
-            return tuple(place.root / entry for entry in entries) if self.endings else tuple(entries)
+            return tuple(workspace.root / entry for entry in entries) if self.endings else tuple(entries)
         if not entries:
             return None
         if self.kind == "number":
@@ -148,16 +152,16 @@ class Question:
                 return float(entries[0])
             except ValueError:
                 raise InputError(self.label, expected="a number", got="text", cure="Correct it.") from None
-        return place.root / entries[0] if self.endings else entries[0]
+        return workspace.root / entries[0] if self.endings else entries[0]
 
-    def spell(self, answer: Value, place: Place) -> list[str]:
+    def spell(self, answer: Value, workspace: Workspace) -> list[str]:
         """Return the words of a command line that give the same answer, never a password."""
         if answer is None or answer is False or answer == ():
             return []
         if answer is True or self.kind == "password":
             return [self.option]
-        chosen = {choice.value: choice for choice in self.list_choices(place)}
-        words = [place.show(part) if isinstance(part, Path) else _spell(part) for part in _list_parts(answer)]
+        chosen = {choice.value: choice for choice in self.list_choices(workspace)}
+        words = [workspace.show(part) if isinstance(part, Path) else _spell(part) for part in _list_parts(answer)]
         if any(choice.flag for choice in chosen.values()):
             return [chosen[word].flag for word in words if chosen[word].flag]
         return [part for word in words for part in ((self.option, word) if self.option else (word,))]
@@ -193,27 +197,27 @@ class Step:
     asks: tuple[Question, ...] = ()
     run: Callable[..., Outcome] | None = None
     """Takes the folder, the answers by name, `command` and `progress`; None for a step that has a command only."""
-    when: Callable[[Place], bool] | None = None
+    when: Callable[[Workspace], bool] | None = None
     """Whether somebody may take it in a folder; None for always."""
-    advise: Callable[[Place], tuple[str, bool] | None] | None = None
+    advise: Callable[[Workspace], tuple[str, bool] | None] | None = None
     """Returns what an earlier step advises about this one, and whether that is a warning."""
     after: str = ""
     """For steps of a mechanism, the step that it follows."""
     is_optional: bool = False
     """Whether a study goes on without it."""
 
-    def list_questions(self, place: Place) -> tuple[Question, ...]:
+    def list_questions(self, workspace: Workspace) -> tuple[Question, ...]:
         """Return the questions that are asked in a folder."""
-        return tuple(question for question in self.asks if question.when is None or question.when(place))
+        return tuple(question for question in self.asks if question.when is None or question.when(workspace))
 
-    def read(self, form: Mapping[str, Sequence[str]], place: Place) -> dict[str, Value]:
+    def read(self, form: Mapping[str, Sequence[str]], workspace: Workspace) -> dict[str, Value]:
         """Return the checked answers in a form; entries that the step does not ask for are ignored."""
-        return {asked.name: asked.read(form.get(asked.name, ()), place) for asked in self.list_questions(place)}
+        return {asked.name: asked.read(form.get(asked.name, ()), workspace) for asked in self.list_questions(workspace)}
 
-    def spell(self, answers: Mapping[str, Value], place: Place) -> str:
+    def spell(self, answers: Mapping[str, Value], workspace: Workspace) -> str:
         """Return the command line that takes the step with these answers, in the folder."""
         asked = [question for question in self.asks if question.name in answers]
-        words = [word for question in asked for word in question.spell(answers[question.name], place)]
+        words = [word for question in asked for word in question.spell(answers[question.name], workspace)]
         return shlex.join(["mooring", *self.command.split(), *words])
 
 

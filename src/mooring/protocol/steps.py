@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from mooring.errors import InputError
 from mooring.protocol.common_steps import COMMON
-from mooring.protocol.place import Place
 from mooring.protocol.registry import exchange_of, list_own_steps
 from mooring.protocol.step import AGREED, Addition, Item, Step
+from mooring.protocol.workspace import Workspace
 
 if TYPE_CHECKING:
     from mooring.protocol.messages.study import Study
@@ -58,11 +58,11 @@ def steps_of(study: Study) -> list[Step]:
     return list_steps()[study.mechanism.name]
 
 
-def find_step(place: Place, name: str) -> Step:
+def find_step(workspace: Workspace, name: str) -> Step:
     """Return the step with this name in the study of a folder; a study without such a step is refused."""
     steps = {step.name: step for step in COMMON}
-    if name not in steps or (steps[name].needs and place.has_study):  # joining, for example, needs no study
-        steps = {step.name: step for step in steps_of(place.study)}
+    if name not in steps or (steps[name].needs and workspace.has_study):  # joining, for example, needs no study
+        steps = {step.name: step for step in steps_of(workspace.study)}
     if name not in steps:
         cure = f"The steps of this study are {', '.join(step.name for step in steps.values() if step.run)}."
         raise InputError("study", problem=f"This study has no step {name!r}.", cure=cure)
@@ -79,24 +79,24 @@ class StepState:
     """What it needs and does not have yet; empty for a step that can be taken now."""
 
 
-def state_of(place: Place) -> list[StepState]:
+def state_of(workspace: Workspace) -> list[StepState]:
     """Return the steps that the owner of a folder may take, in their order, with the state of each.
 
     Without a study, only joining is known. Until somebody has joined, steps that need a roster are not listed either.
     """
-    who = place.identify()
-    listed = steps_of(place.study) if place.has_study else [step for step in COMMON if not step.needs]
+    who = workspace.identify()
+    listed = steps_of(workspace.study) if workspace.has_study else [step for step in COMMON if not step.needs]
     if not who.role:
         listed = [step for step in listed if AGREED not in step.needs]
     roles = {"everybody", "designer", who.role or "participant"}
-    if AGREED.is_there(place):
-        roles.update(exchange_of(place.study).list_roles(place.study, who.name))
+    if AGREED.is_there(workspace):
+        roles.update(exchange_of(workspace.study).list_roles(workspace.study, who.name))
     return [
         StepState(
             step,
-            bool(step.makes) and all(item.is_there(place) for item in step.makes),
-            tuple(item for item in step.needs if not item.is_there(place)),
+            bool(step.makes) and all(item.is_there(workspace) for item in step.makes),
+            tuple(item for item in step.needs if not item.is_there(workspace)),
         )
         for step in listed
-        if step.run is not None and step.role in roles and (step.when is None or step.when(place))
+        if step.run is not None and step.role in roles and (step.when is None or step.when(workspace))
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mooring.atomic_io import require_writable, write_atomically
 from mooring.errors import InputError
-from mooring.protocol.place import Outcome
+from mooring.protocol.workspace import Outcome
 
 if TYPE_CHECKING:
     from mooring.protocol.inspection import Inspection

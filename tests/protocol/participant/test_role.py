@@ -23,11 +23,11 @@ from mooring.protocol.messages.result import Release
 from mooring.protocol.participant.membership import make_member, read_check
 from mooring.protocol.participant.prediction import PredictionRecord, Predictions, Scoring, predict_rows
 from mooring.protocol.participant.steps import advise_sharing, share
-from mooring.protocol.place import Place
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.results import ShareResult
 from mooring.protocol.sums import inspection
 from mooring.protocol.sums.table_sums import scale_labels
+from mooring.protocol.workspace import Workspace
 from mooring.report.records import StudyRecords, collect_records
 from mooring.report.step_pages import StepPages
 from mooring.report.study_page import render_check
@@ -91,8 +91,8 @@ def test_a_result_is_fetched_from_an_address_for_as_long_as_it_is_needed(
     analyst.train("linear")
     fresh = written(tmp_path / "new.csv", rng, 10)
     try:
-        for place in (tmp_path / "results", AT):
-            analyst.deliver(place)
+        for workspace in (tmp_path / "results", AT):
+            analyst.deliver(workspace)
         south = people["south"]
         here = south.predict(fresh, result=tmp_path / "results" / "south")
         assert here.score is not None
@@ -212,9 +212,9 @@ def test_a_damaged_record_of_a_check_opens_no_gate_and_breaks_no_step(folder: Pa
     given = make_sum_study(folder, p=3, epsilon=None, least_rows=50, upload_limits=("membership at most 100 %",))
     one, table = Participant(given.study, given.vaults[0]), given.table(0, 60)
     given.study.write(folder / "study.toml")
-    place = replace(Place.at(folder, StepPages()), opened=one.vault)
+    workspace = replace(Workspace.at(folder, StepPages()), opened=one.vault)
     one.check(table)
-    assert advise_sharing(place) is not None
+    assert advise_sharing(workspace) is not None
     record = one.vault.study_path(given.study.folder_name) / "checked.json"
     whole = json.loads(record.read_bytes())
     for damage in DAMAGE:
@@ -222,11 +222,11 @@ def test_a_damaged_record_of_a_check_opens_no_gate_and_breaks_no_step(folder: Pa
         with raising(RefusedError, "the upload", reason="were not checked"):
             one.share(table, output=folder / "p0.bundle", override="Dr. Ash: all the same")
         assert "were not checked" in one.recall_check()
-        assert advise_sharing(place) is None
+        assert advise_sharing(workspace) is None
     assert one.check(table).exceeded == ()
     record.write_bytes(json.dumps(whole).encode())
-    assert advise_sharing(place) is not None
-    assert share(place, data=table).record["checked"] == one.recall_check()
+    assert advise_sharing(workspace) is not None
+    assert share(workspace, data=table).record["checked"] == one.recall_check()
 
 
 def test_a_threshold_decides_between_two_classes_with_probabilities() -> None:

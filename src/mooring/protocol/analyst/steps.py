@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mooring.protocol.place import Outcome, Place
+from mooring.protocol.workspace import Outcome, Workspace
 from mooring.serialization import count_noun
 from mooring.typing import Progress
 
@@ -16,20 +16,22 @@ if TYPE_CHECKING:
     from mooring.protocol.exchange import AlignMode
 
 
-def choose_engine(place: Place) -> Engine:
+def choose_engine(workspace: Workspace) -> Engine:
     """Return the engine that was chosen for a folder, by default this process."""
     from mooring.protocol.analyst.role import LocalEngine
 
-    engine: Engine = place.engine or LocalEngine()
+    engine: Engine = workspace.engine or LocalEngine()
     return engine
 
 
-def collect(place: Place, *, bundles: str | Path, command: str = "", progress: Progress | None = None) -> Outcome:
+def collect(
+    workspace: Workspace, *, bundles: str | Path, command: str = "", progress: Progress | None = None
+) -> Outcome:
     """Check every bundle at an address."""
-    study = place.study
+    study = workspace.study
     study.require_roster()
     return describe_intake(
-        choose_engine(place).collect(study, bundles, place.analysis, command=command, progress=progress)
+        choose_engine(workspace).collect(study, bundles, workspace.analysis, command=command, progress=progress)
     )
 
 
@@ -51,7 +53,7 @@ def describe_intake(intake: Intake) -> Outcome:
 
 
 def align(
-    place: Place,
+    workspace: Workspace,
     *,
     bundles: str | Path,
     mode: AlignMode = "first",
@@ -64,13 +66,13 @@ def align(
     from mooring.protocol.exchange import GatherOptions
     from mooring.protocol.registry import exchange_of
 
-    study, engine = place.study, choose_engine(place)
+    study, engine = workspace.study, choose_engine(workspace)
     study.require_roster()
     exchange = exchange_of(study)
-    intake = engine.collect(study, bundles, place.analysis, command=command, progress=progress)
-    key = place.vault.signing_key if exchange.gathers_signed else None
+    intake = engine.collect(study, bundles, workspace.analysis, command=command, progress=progress)
+    key = workspace.vault.signing_key if exchange.gathers_signed else None
     options = GatherOptions(mode, certify, receipts, key, command, progress)
-    gathered = engine.gather(study, intake.bundles, place.analysis, options)
+    gathered = engine.gather(study, intake.bundles, workspace.analysis, options)
     came = describe_intake(intake)
     is_whole = gathered.is_whole and not intake.set_aside
     return Outcome(
@@ -83,15 +85,15 @@ def align(
     )
 
 
-def list_learners(place: Place) -> Sequence[str]:
+def list_learners(workspace: Workspace) -> Sequence[str]:
     """Return the learners that the mechanism of a study offers."""
     from mooring.protocol.registry import exchange_of
 
-    return exchange_of(place.study).list_learners(place.study)
+    return exchange_of(workspace.study).list_learners(workspace.study)
 
 
 def train(
-    place: Place,
+    workspace: Workspace,
     *,
     learner: str = "auto",
     seed: int = 0,
@@ -103,7 +105,7 @@ def train(
     from mooring.protocol.exchange import TrainOptions
 
     options = TrainOptions(learner, seed, shares, command, progress)
-    trained = choose_engine(place).train(place.study, place.analysis, options)
+    trained = choose_engine(workspace).train(workspace.study, workspace.analysis, options)
     return Outcome(
         trained,
         trained.as_dict(),
@@ -115,7 +117,7 @@ def train(
 
 
 def deliver(
-    place: Place,
+    workspace: Workspace,
     *,
     output: str | Path,
     override: str | None = None,
@@ -126,10 +128,10 @@ def deliver(
     from mooring.protocol.analyst.delivery import deliver as deliver_results
     from mooring.protocol.transport.addresses import is_url, redact_address
 
-    study = place.study
+    study = workspace.study
     release: dict[str, Any] = {"override": override or "", "command": command, "progress": progress}
-    result = deliver_results(study, place.analysis, output, place.vault.signing_key, **release)
-    where = place.show(output) if isinstance(output, Path) else redact_address(output).rstrip("/")
+    result = deliver_results(study, workspace.analysis, output, workspace.vault.signing_key, **release)
+    where = workspace.show(output) if isinstance(output, Path) else redact_address(output).rstrip("/")
     lines = [f"Delivered to {count_noun(len(result.delivered), 'participant')}: {', '.join(result.delivered)}."]
     lines.append(
         f"Let each participant read {where}/<its name>, and no other's."

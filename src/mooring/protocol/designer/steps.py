@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from mooring.protocol.place import Outcome, Place
+from mooring.protocol.workspace import Outcome, Workspace
 from mooring.typing import Progress
 
 
-def enrol(place: Place, *, cards: Collection[Path], command: str = "", progress: Progress | None = None) -> Outcome:
+def enrol(
+    workspace: Workspace, *, cards: Collection[Path], command: str = "", progress: Progress | None = None
+) -> Outcome:
     """Enter cards in the roster of a draft."""
     from mooring.protocol.designer.revision import enrol_cards
     from mooring.protocol.registry import exchange_of
 
-    study = enrol_cards(place.study_file, list(cards))
-    file = place.show(place.study_file)
+    study = enrol_cards(workspace.study_file, list(cards))
+    file = workspace.show(workspace.study_file)
     names, helpers = ([member.name for member in members] for members in (study.participants, study.helpers))
     analyst = study.analyst and study.analyst.name
     warnings = exchange_of(study).list_warnings(study) if study.is_complete else []

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from mooring.protocol.place import Outcome, Place
+from mooring.protocol.workspace import Outcome, Workspace
 from mooring.serialization import count_noun, drop_empty_columns
 from mooring.typing import Progress
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 _PROBLEMS = ("column", "got", "what to do", "expected", "cells", "first rows")
 
 
-def open_participant(place: Place) -> Participant:
+def open_participant(workspace: Workspace) -> Participant:
     """The participant that the study and the vault of a folder make."""
     from mooring.protocol.participant.role import Participant
 
-    return Participant(place.study, place.vault)
+    return Participant(workspace.study, workspace.vault)
 
 
 def join(
-    place: Place,
+    workspace: Workspace,
     *,
     name: str,
     role: Role = "participant",
@@ -58,26 +58,26 @@ def join(
     }
     floors: dict[str, float | bool] = {key: value for key, value in asked.items() if value is not None}
     floors |= {"without_noise": True} if accept_no_noise else {}
-    place.opened, is_new = Vault.open_or_create(place.vault_folder, passphrase=passphrase, floors=floors)
-    card = output or place.root / f"{name}.card.toml"
-    n_revoked = revoke_cards(place.opened) if revoke else 0
-    member = issue_card(place.opened, card, name=name, role=role)
+    workspace.opened, is_new = Vault.open_or_create(workspace.vault_folder, passphrase=passphrase, floors=floors)
+    card = output or workspace.root / f"{name}.card.toml"
+    n_revoked = revoke_cards(workspace.opened) if revoke else 0
+    member = issue_card(workspace.opened, card, name=name, role=role)
     made = "Made a vault" if is_new else "The vault is there already"
     lines: tuple[str, ...] = (
-        f"{made}, in the folder {place.show(place.vault_folder)}: keep it, back it up, show it to nobody.",
-        f"Send the card {place.show(card)} to the designer of the study; it holds no secret.",
+        f"{made}, in the folder {workspace.show(workspace.vault_folder)}: keep it, back it up, show it to nobody.",
+        f"Send the card {workspace.show(card)} to the designer of the study; it holds no secret.",
     )
     if revoke:
         lines += (
             f"Revoked {count_noun(n_revoked, 'combining key')} of older cards. A study that has one of them, and in which "
             "you have not shared, needs the new card.",
         )
-    record = {"name": name, "new_vault": is_new, "card": place.show(card), "revoked": n_revoked, **member.as_dict()}
+    record = {"name": name, "new_vault": is_new, "card": workspace.show(card), "revoked": n_revoked, **member.as_dict()}
     return Outcome(member, record, lines)
 
 
 def fit(
-    place: Place,
+    workspace: Workspace,
     *,
     data: Path,
     ignore: Collection[str] = (),
@@ -87,9 +87,9 @@ def fit(
     """List everything in a table that does not fit the study."""
     from mooring.protocol.participant.role import check_table_fit
 
-    study = place.study
+    study = workspace.study
     result, warnings = check_table_fit(study, data, ignore=tuple(ignore), progress=progress)
-    place.fitted = study.schema if result.fits else None
+    workspace.fitted = study.schema if result.fits else None
     fits = f"{count_noun(result.n_rows, 'row fits', 'rows fit')} the study {study.name!r}."
     line = f"{fits} Nothing was kept, and nothing left."
     if not result.fits:
@@ -117,7 +117,7 @@ def fit(
 
 
 def check(
-    place: Place,
+    workspace: Workspace,
     *,
     data: Path,
     ignore: Collection[str] = (),
@@ -132,13 +132,13 @@ def check(
     from mooring.protocol.registry import exchange_of
 
     if output is not None:
-        require_writable(output, what="the page", inputs=(data, place.study_file, anchor))
-    person = open_participant(place)
+        require_writable(output, what="the page", inputs=(data, workspace.study_file, anchor))
+    person = open_participant(workspace)
     if anchor is not None:
         exchange_of(person.study).require_anchor(person.vault, person.study, anchor)
     result = person.check(data, ignore=ignore, seed=seed, command=command, progress=progress)
     page = output or person.vault.study_folder(person.study.folder_name) / "check.html"
-    place.pages.write_check(person.study, result, page)
+    workspace.pages.write_check(person.study, result, page)
     fits = f"{count_noun(result.n_rows, 'row fits', 'rows fit')} the study {person.study.name!r}"
     standing: Literal["whole", "in part", "refused"] = "refused" if result.exceeded else "whole"
     decision, plain = result.decision, result.as_dict()
@@ -158,7 +158,7 @@ def check(
 
 
 def share(
-    place: Place,
+    workspace: Workspace,
     *,
     data: Path,
     ignore: Collection[str] = (),
@@ -172,15 +172,15 @@ def share(
     """Write the bundle of a table."""
     from mooring.protocol.registry import exchange_of
 
-    person = open_participant(place)
-    path = output or place.root / f"{person.member.name}.bundle"
+    person = open_participant(workspace)
+    path = output or workspace.root / f"{person.member.name}.bundle"
     consent: dict[str, Any] = {"labels": labels, "override": override or "", "ignore": ignore, "command": command}
-    usual = place.root / f"{person.study.name}.anchor"
+    usual = workspace.root / f"{person.study.name}.anchor"
     anchor = anchor or (usual if usual.is_file() else None)
     shared = person.share(data, output=path, anchor=anchor, **consent, progress=progress)
     what, to_whom = exchange_of(person.study).describe_share(person.study, shared)
     again = " again, the same bytes as before" if shared.reissued else ""
-    record = {**shared.as_dict(), "bundle": place.show(path), "fingerprint": person.study.fingerprint}
+    record = {**shared.as_dict(), "bundle": workspace.show(path), "fingerprint": person.study.fingerprint}
     del record["rows_digest"]  # stays in the vault
     checked = person.recall_check()
     if exchange_of(person.study).adapts_rows(person.study):  # nothing that is written here depends on the rows
@@ -190,7 +190,7 @@ def share(
         shared,
         record | {"checked": checked},
         (
-            f"Wrote {place.show(path)}{again}: {what}. {to_whom}",
+            f"Wrote {workspace.show(path)}{again}: {what}. {to_whom}",
             f"Its SHA-256 is {shared.bundle_digest}.",
             f"It is for the study with the fingerprint {person.study.fingerprint}.",
         ),
@@ -198,21 +198,23 @@ def share(
     )
 
 
-def take_own_step(step: str, place: Place, output: Path, progress: Progress | None, **files: str | Path) -> Outcome:
+def take_own_step(
+    step: str, workspace: Workspace, output: Path, progress: Progress | None, **files: str | Path
+) -> Outcome:
     """Take a step that only the study's mechanism has, and that writes one file."""
     from mooring.atomic_io import require_writable
 
-    require_writable(output, what="the file", inputs=(place.study_file,))
-    result = open_participant(place).take(step, output=output, progress=progress, **files)
-    record = {"output": place.show(output), "digest": result.digest}
+    require_writable(output, what="the file", inputs=(workspace.study_file,))
+    result = open_participant(workspace).take(step, output=output, progress=progress, **files)
+    record = {"output": workspace.show(output), "digest": result.digest}
     return Outcome(result, record, result.lines, standing="whole" if result.is_whole else "in part")
 
 
-def advise_sharing(place: Place) -> tuple[str, bool] | None:
+def advise_sharing(workspace: Workspace) -> tuple[str, bool] | None:
     """What the last check decided, and whether that is a warning; None without a check."""
     from mooring.protocol.participant.membership import read_check
 
-    checked = read_check(place.vault, place.study)
+    checked = read_check(workspace.vault, workspace.study)
     if checked is None:
         return None
     asked = checked.command or "from Python"
@@ -220,7 +222,7 @@ def advise_sharing(place: Place) -> tuple[str, bool] | None:
 
 
 def predict(
-    place: Place,
+    workspace: Workspace,
     *,
     data: Path,
     result: str | Path,
@@ -238,16 +240,16 @@ def predict(
     from mooring.atomic_io import require_absent, require_writable
     from mooring.protocol.participant.prediction import Scoring
 
-    path = output or place.root / "predictions.csv"
-    require_writable(path, what="the predictions", inputs=(data, place.study_file, beside, calibrate))
+    path = output or workspace.root / "predictions.csv"
+    require_writable(path, what="the predictions", inputs=(data, workspace.study_file, beside, calibrate))
     require_absent(path, force=force)
-    person, scoring = open_participant(place), Scoring(threshold, importance, calibrate)
+    person, scoring = open_participant(workspace), Scoring(threshold, importance, calibrate)
     predictions = person.predict(
         data, result=result, own_rows=beside, scoring=scoring, ignore=ignore, progress=progress
     )
     predictions.write(path)
     person.keep_predictions(predictions, command=command)
-    lines = [f"Wrote {count_noun(predictions.values.size, 'prediction')} to {place.show(path)}."]
+    lines = [f"Wrote {count_noun(predictions.values.size, 'prediction')} to {workspace.show(path)}."]
     lines += [*predictions.state_findings(), "The report shows everything that was measured."]
-    record = {**predictions.record.as_dict(), "predictions": place.show(path)}
+    record = {**predictions.record.as_dict(), "predictions": workspace.show(path)}
     return Outcome(predictions, record, tuple(lines))

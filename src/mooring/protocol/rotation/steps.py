@@ -5,17 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from mooring.protocol.participant.steps import take_own_step
-from mooring.protocol.place import Outcome, Place, has_label
 from mooring.protocol.step import AGREE, AGREED, Addition, Choice, Item, Question, Step
+from mooring.protocol.workspace import Outcome, Workspace, has_label
 from mooring.typing import Progress
 
 ANCHOR = Item("the sealed anchor", ("*.anchor",))
 MAP = Item("your map", ("result/map.safetensors",))
 
 
-def deal(place: Place, *, output: Path | None = None, command: str = "", progress: Progress | None = None) -> Outcome:
+def deal(
+    workspace: Workspace, *, output: Path | None = None, command: str = "", progress: Progress | None = None
+) -> Outcome:
     """Write the sealed anchor."""
-    return take_own_step("deal", place, output or place.root / f"{place.study.name}.anchor", progress)
+    return take_own_step("deal", workspace, output or workspace.root / f"{workspace.study.name}.anchor", progress)
 
 
 STEPS = (

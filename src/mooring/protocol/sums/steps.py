@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mooring.protocol.participant.steps import take_own_step
-from mooring.protocol.place import Outcome, Place, has_file
 from mooring.protocol.step import AGREED, ASK_BUNDLES, BUNDLES, SHARE_ONCE, Addition, Item, Question, Step
+from mooring.protocol.workspace import Outcome, Workspace, has_file
 from mooring.typing import Progress
 
 CLOSED = Item("the closing list", ("analysis/closing.list",))
@@ -16,7 +16,7 @@ SHARES = Item("combiners' shares of the total", ("inbox/*.share",))
 
 
 def combine(
-    place: Place,
+    workspace: Workspace,
     *,
     bundles: str | Path,
     closing_list: Path | None = None,
@@ -25,15 +25,17 @@ def combine(
     progress: Progress | None = None,
 ) -> Outcome:
     """Write a combiner's share of the total of a closing list or, without a list, a receipt for the bundles."""
-    name = place.identify().name
+    name = workspace.identify().name
     if closing_list is None:
-        return take_own_step("combine", place, output or place.root / f"{name}.receipt", progress, bundles=bundles)
-    path = output or place.root / f"{name}.share"
-    return take_own_step("combine", place, path, progress, bundles=bundles, list=closing_list)
+        return take_own_step(
+            "combine", workspace, output or workspace.root / f"{name}.receipt", progress, bundles=bundles
+        )
+    path = output or workspace.root / f"{name}.share"
+    return take_own_step("combine", workspace, path, progress, bundles=bundles, list=closing_list)
 
 
 def watch(
-    place: Place,
+    workspace: Workspace,
     *,
     bundles: str | Path,
     lists: str | Path | None = None,
@@ -44,9 +46,9 @@ def watch(
     """Test bundles as they arrive, send receipts, and answer the closing list; by default all at the bundles' address."""
     from mooring.protocol.sums.watch import SECONDS, Watch, watch_boxes
 
-    watched = Watch(bundles, lists or bundles, to or bundles, place.root, SECONDS if seconds is None else seconds)
-    result = watch_boxes(place.vault, place.study, watched, tell=tell)
-    return Outcome(result, {"output": place.show(result.output), "digest": result.digest}, result.lines)
+    watched = Watch(bundles, lists or bundles, to or bundles, workspace.root, SECONDS if seconds is None else seconds)
+    result = watch_boxes(workspace.vault, workspace.study, watched, tell=tell)
+    return Outcome(result, {"output": workspace.show(result.output), "digest": result.digest}, result.lines)
 
 
 STEPS = (
@@ -69,7 +71,7 @@ STEPS = (
                 "usual",
                 "--list",
                 default="closing.list",
-                when=lambda place: has_file(place, "closing.list"),
+                when=lambda workspace: has_file(workspace, "closing.list"),
             ),
         ),
         run=combine,

@@ -15,9 +15,9 @@ from typing import BinaryIO
 
 from mooring.atomic_io import hash_file, make_folder, open_atomically
 from mooring.errors import InputError, RefusedError
-from mooring.protocol.place import CARDS, Place, is_plain
 from mooring.protocol.step import TABLES
 from mooring.protocol.steps import list_steps
+from mooring.protocol.workspace import CARDS, Workspace, is_plain
 
 PAGES = ("check.html", "report.html")
 _BESIDE = (*TABLES, ".safetensors")  # a public projection lies beside the study
@@ -27,15 +27,15 @@ _NUMBERED_CARD = re.compile(r"\.card(?: ?\(\d+\)|-\d+)\.toml$")  # as browsers n
 _BLOCK = 2**20
 
 
-def find_page(place: Place, name: str) -> Path | None:
+def find_page(workspace: Workspace, name: str) -> Path | None:
     """Return the path of a page that a step wrote, or None."""
-    path = place.root / name
+    path = workspace.root / name
     return path if name in PAGES and is_plain(path) else None
 
 
-def receive(place: Place, name: str, content: BinaryIO, *, replace: bool) -> Path:
+def receive(workspace: Workspace, name: str, content: BinaryIO, *, replace: bool) -> Path:
     """Store a file where the steps look for files of its kind, and return its path; `replace` allows overwriting."""
-    path = _choose_path(place, name)
+    path = _choose_path(workspace, name)
     folder = path.parent
     if folder.is_symlink() or path.is_symlink() or path.is_dir():
         raise RefusedError("the file", reason="there is a link or a folder of its name", cure="Remove that first.")
@@ -56,19 +56,19 @@ def receive(place: Place, name: str, content: BinaryIO, *, replace: bool) -> Pat
     return path
 
 
-def _choose_path(place: Place, name: str) -> Path:
+def _choose_path(workspace: Workspace, name: str) -> Path:
     if not _NAME.fullmatch(name):
         expected = "letters, digits, spaces, dots, hyphens and brackets, a letter or digit first"
         raise InputError("name of the file", expected=expected, got="other characters", cure="Rename it.")
     name = _NUMBERED_CARD.sub(CARDS[0], name)
-    for pattern in _list_patterns(place):
+    for pattern in _list_patterns(workspace):
         folder, _, ending = pattern.rpartition("/")
         if fnmatchcase(name, ending):
-            return place.root / folder / name
+            return workspace.root / folder / name
     if name.endswith(".toml"):  # browsers and mail programs number files of the same name
-        return place.study_file
+        return workspace.study_file
     if name.endswith(_BESIDE):
-        return place.root / name
+        return workspace.root / name
     raise InputError(
         f"file {name!r}",
         expected=f"a table ({', '.join(TABLES)}), or a file that mooring writes",
@@ -77,7 +77,7 @@ def _choose_path(place: Place, name: str) -> Path:
     )
 
 
-def _list_patterns(place: Place) -> Iterator[str]:
+def _list_patterns(workspace: Workspace) -> Iterator[str]:
     """Yield the patterns of files that steps need and that others send."""
     for item in (item for steps in list_steps().values() for step in steps if step.run for item in step.needs):
         yield from (pattern for pattern in item.files if not pattern.startswith(_MADE_HERE))

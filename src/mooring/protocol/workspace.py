@@ -36,7 +36,7 @@ class Identity:
 
 
 @dataclass
-class Place:
+class Workspace:
     """The folder that a member works in, and what it holds: study, vault, inbox, the analyst's work."""
 
     root: Path
@@ -58,7 +58,7 @@ class Place:
     """The study as it was last read, with the version of its file."""
 
     @classmethod
-    def at(cls, root: Path, pages: Pages) -> Place:
+    def at(cls, root: Path, pages: Pages) -> Workspace:
         """Return a folder in which everything has its usual name."""
         return cls(root, root / "study.toml", root / "vault", root / "analysis", pages)
 
@@ -179,22 +179,22 @@ class Pages(Protocol):
         """Write the page of everything that a member knows of a study, and of an audit."""
 
 
-def has_file(place: Place, pattern: str) -> bool:
+def has_file(workspace: Workspace, pattern: str) -> bool:
     """Whether a folder has a plain file of a pattern, as `Item` writes patterns; links are not followed."""
     folder, _, name = pattern.rpartition("/")
-    base = place.records if folder == "RECORDS" else place.root / folder
+    base = workspace.records if folder == "RECORDS" else workspace.root / folder
     if "STUDY" in name or "NAME" in name:
-        name = name.replace("STUDY", place.study.name).replace("NAME", place.identify().name)
+        name = name.replace("STUDY", workspace.study.name).replace("NAME", workspace.identify().name)
     if not base.is_dir() or base.is_symlink():
         return False
     return any(fnmatchcase(path.name, name) and is_plain(path) for path in base.iterdir())
 
 
-def has_record(name: str) -> Callable[[Place], bool]:
+def has_record(name: str) -> Callable[[Workspace], bool]:
     """Whether a member's records include the record of a step."""
-    return lambda place: place.identify().is_enrolled and has_file(place, f"RECORDS/{name}.json")
+    return lambda workspace: workspace.identify().is_enrolled and has_file(workspace, f"RECORDS/{name}.json")
 
 
-def has_label(place: Place) -> bool:
+def has_label(workspace: Workspace) -> bool:
     """Whether the study of a folder has a label, so that there is something to train and to predict."""
-    return place.study.label.kind != "none"
+    return workspace.study.label.kind != "none"
