@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from mooring import Termination, align_batch
-from mooring.alignment import trace_objective
 from mooring.alignment.problem import make_problem
 from mooring.alignment.rank_relaxation import relaxed_maps
 from mooring.alignment.result import BatchSolution
+from mooring.alignment.trace_objective import choose_memory_size
 from mooring.geometry import sample_orthogonal
 from tests.record import check_record
 
@@ -40,18 +40,14 @@ def test_a_relaxation_is_as_on_record(make_study: Callable[..., Any]) -> None:
         check_record(RECORD, f"relaxed, {limit}", found, rel=0.01, abs=0.1)
 
 
-@pytest.mark.parametrize(("n_rows", "size"), [(8, 1), (12, 2), (20, 4), (80, 7)])
-def test_the_memory_takes_no_more_than_the_data(n_rows: int, size: int, make_study: Any, monkeypatch: Any) -> None:
-    """A remembered pair takes p d² numbers and another slot is kept free; the data take r p d."""
-    monkeypatch.setattr(trace_objective, "_SMALLEST_MEMORY", 1)
-    problem = make_problem(make_study(3, 4, n_rows).uploads)
-    maps = sample_orthogonal(4, rng=np.random.default_rng(0), batch_shape=(1, 3))
-    assert trace_objective.trace_optimiser(problem, maps)._memory._slots == size + 1
+@pytest.mark.parametrize(("n_rows", "size"), [(2 * 2**10, 1), (3 * 2**10, 2), (5 * 2**10, 4), (20 * 2**10, 7)])
+def test_the_memory_takes_no_more_than_the_data(n_rows: int, size: int) -> None:
+    """A remembered pair takes p d² numbers, here 2**25, and another slot is kept free; the data take r p d."""
+    assert choose_memory_size(n_rows * 2**5 * 2**10, 2**5, 2**10) == size
 
 
-@pytest.mark.parametrize(("factor", "single"), [(4.0, True), (4.001, False)])
-def test_scales_up_to_the_limit_are_solved_in_single_precision(factor: float, single: bool, monkeypatch: Any) -> None:
-    monkeypatch.setattr("mooring.alignment.problem._LARGEST_SPREAD_IN_FLOAT32", 4.0)
+@pytest.mark.parametrize(("factor", "single"), [(1000.0, True), (1000.25, False)])
+def test_scales_up_to_the_limit_are_solved_in_single_precision(factor: float, single: bool) -> None:
     block = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     problem = make_problem([block, block, factor * block])
     assert (problem.working_precision() is np.float32) == single

@@ -105,10 +105,9 @@ def test_rows_that_nobody_uploaded_are_neither_the_colluders_nor_of_other_classe
     assert make_membership_test(simulation, views, none, EvaluationSpec(), seed=0) is None
 
 
-def test_an_embedding_keeps_what_it_was_last_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linkage, "_N_KEPT", 2)
+def test_an_embedding_keeps_what_it_was_last_asked() -> None:
     asked: list[float] = []
-    embed = linkage.CachedEmbedding(lambda rows: asked.append(rows[0, 0]) or 2 * rows)  # type: ignore[func-returns-value]
+    embed = linkage.CachedEmbedding(lambda rows: asked.append(rows[0, 0]) or 2 * rows, size=2)  # type: ignore[func-returns-value]
     for k in (1.0, 2.0, 1.0, 3.0, 1.0, 3.0, 2.0):
         assert embed(np.full((1, 2), k)).tolist() == [[2 * k, 2 * k]]
     assert asked == [1, 2, 3, 2]

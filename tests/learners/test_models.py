@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import softmax
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from mooring.errors import InputError, RefusedError
-from mooring.learners import LEARNERS, Kind, Model, registry, train_learner
+from mooring.learners import LEARNERS, EstimatorLearner, Kind, Model, train_learner
 from mooring.learners.models import MOST_LEVELS, FourierFunction, LinearFunction, ModelSpec, TreeFunction
 from mooring.learners.sums import SumModel
 from mooring.learners.trees import Tree, lay_out_trees, read_xgboost, unscale_limits, widen_limits
@@ -33,12 +34,14 @@ def rows_and_labels(kind: str, n_classes: int = 3, n: int = 240, seed: int = 0) 
     return rows, np.digitize(signal, np.quantile(signal, np.sqrt(np.arange(1, n_classes) / n_classes)))
 
 
-@pytest.mark.parametrize(("name", "most_leaves"), [*((name, 2000) for name in DELIVERED), ("forest", 20)])
+def small_trees(kind: str, *, shape: tuple[int, int], seed: int) -> Any:
+    forest = RandomForestClassifier if kind == "classes" else RandomForestRegressor
+    return forest(50, max_leaf_nodes=20, random_state=seed)
+
+
+@pytest.mark.parametrize("name", [*DELIVERED, EstimatorLearner("small", "trees with a limit on leaves", small_trees)])
 @pytest.mark.parametrize("kind", ["classes", "two classes", "number"])
-def test_every_delivered_model_predicts_what_its_learner_does(
-    kind: str, name: str, most_leaves: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(registry, "_MOST_LEAVES", most_leaves)
+def test_every_delivered_model_predicts_what_its_learner_does(kind: str, name: str | EstimatorLearner) -> None:
     n_classes = 2 if kind == "two classes" else 3
     rows, labels = rows_and_labels("number" if kind == "number" else "classes", n_classes)
     fitted = train_learner(name, rows, labels, kind="number" if kind == "number" else "classes", seed=0)
@@ -78,8 +81,8 @@ def test_a_model_with_impossible_shares_of_classes_is_refused(share: float) -> N
 
 @pytest.mark.parametrize("name", ["nystroem", "svm"])
 @pytest.mark.parametrize("kind", ["classes", "number"])
-def test_a_model_that_would_hold_rows_is_not_made(kind: Kind, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_N_NYSTROEM", 60)
+@pytest.mark.filterwarnings("ignore:n_components > n_samples")
+def test_a_model_that_would_hold_rows_is_not_made(kind: Kind, name: str) -> None:
     fitted = train_learner(name, *rows_and_labels(kind), kind=kind, seed=0)
     with raising(InputError, "learner", got={"nystroem": "Nystroem", "svm": "SV"}[name]):
         fitted.to_model()

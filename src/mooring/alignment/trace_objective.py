@@ -145,14 +145,22 @@ def trace_optimiser(
 ) -> RiemannianLBFGS:
     """Return an optimiser of tr(Rᵀ G R) that starts at these maps; `iterations` counts steps already taken."""
     n, p, d, _ = maps.shape
-    affordable = max(math.prod(problem.blocks.shape), _SMALLEST_MEMORY * n) // (n * p * d * d)
     return RiemannianLBFGS(
         TraceObjective(problem),
         (_on_the_group(namespace_of(maps).astype(maps, problem.blocks.dtype)),),
-        memory_size=max(1, min(_MEMORY_SIZE, affordable - 1)),
+        memory_size=choose_memory_size(math.prod(problem.blocks.shape) // n, p, d),
         refresh_at=_REFRESH_AT,
         iterations=iterations,
     )
+
+
+def choose_memory_size(n_numbers: int, p: int, d: int) -> int:
+    """Return how many pairs of p maps of size d the optimiser remembers, given how many numbers the data of a problem hold.
+
+    A pair takes p d² numbers, and one more slot is kept free.
+    """
+    affordable = max(n_numbers, _SMALLEST_MEMORY) // (p * d * d)
+    return max(1, min(_MEMORY_SIZE, affordable - 1))
 
 
 def change_precision(optimiser: RiemannianLBFGS, problem: ProcrustesProblem) -> None:

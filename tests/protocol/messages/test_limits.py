@@ -18,7 +18,13 @@ from mooring.protocol.analyst.delivery import _require_release
 from mooring.protocol.messages import model
 from mooring.protocol.messages.card import read_card
 from mooring.protocol.messages.result import Release
-from mooring.protocol.messages.signed_file import TensorSpec, encode_file, read_header, require_header
+from mooring.protocol.messages.signed_file import (
+    MOST_HEADER_BYTES,
+    TensorSpec,
+    encode_file,
+    read_header,
+    require_header,
+)
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study, read_plain, render_study, render_value
 from mooring.protocol.registry import exchange_of
@@ -252,17 +258,17 @@ def test_bounds_of_uploads_are_as_on_record() -> None:
 # -------------------------------------------------------------------------------------------------------------- models
 
 
-def test_a_model_is_taken_up_to_the_size_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = ModelSpec(6, 2)
-    sizes = {"inputs": 6, "outputs": 2, "width": 0, "trees": 0, "nodes": 0, "leaves": 0}
+def test_a_model_is_taken_up_to_the_size_allowed() -> None:
+    sizes = {"outputs": 2, "width": 0, "trees": 0, "nodes": 0, "leaves": 0}
     fields = {"function": "linear", "link": "softmax", **sizes}
-    n_bytes = 8 * (6 * 2 + 2 + 2) + 4 * 2
-    monkeypatch.setattr(model, "_MOST_ARRAY_BYTES", n_bytes)
-    assert sum(tensor.n_bytes for tensor in model._list_tensors(fields, spec).values()) == n_bytes
-    monkeypatch.setattr(model, "_MOST_ARRAY_BYTES", n_bytes - 1)
-    assert not taken(lambda: model._list_tensors(fields, spec))
+    most = model.MOST_MODEL_BYTES - MOST_HEADER_BYTES - 8
+    widest = (most // 8 - 5) // 2  # two weights of an input, two offsets, two shares, and two classes of half the size
+    for n_inputs, fine in ((6, True), (widest, True), (widest + 1, False)):
+        spec = ModelSpec(n_inputs, 2)
+        assert taken(lambda: model._list_tensors({**fields, "inputs": n_inputs}, spec)) == fine  # noqa: B023
+    spec, fields = ModelSpec(6, 2), {**fields, "inputs": 6}
+    assert sum(tensor.n_bytes for tensor in model._list_tensors(fields, spec).values()) == 8 * (6 * 2 + 5)
     trees = {**fields, "function": "trees", "width": 2, "trees": MOST_TREES, "nodes": MOST_TREES, "leaves": MOST_TREES}
-    monkeypatch.undo()
     assert taken(lambda: model._list_tensors(trees, spec))
     assert not taken(lambda: model._list_tensors(trees | {"trees": MOST_TREES + 1}, spec))
 

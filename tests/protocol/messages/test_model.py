@@ -8,7 +8,7 @@ import pytest
 
 from mooring.errors import InputError, RefusedError
 from mooring.learners import LEARNERS, Kind, Model, train_learner
-from mooring.learners.models import MOST_TREES, ModelSpec, TreeFunction
+from mooring.learners.models import MOST_TREES, LinearFunction, ModelSpec, TreeFunction
 from mooring.protocol.messages import model as messages
 from mooring.protocol.messages.model import (
     MODEL_FILE,
@@ -108,10 +108,10 @@ def test_participants_take_as_many_boosted_trees_as_are_ever_trained(tmp_path: P
     assert np.array_equal(again.predict(rows), model.predict(rows))
 
 
-def test_a_model_that_participants_would_not_take_is_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(messages, "_MOST_ARRAY_BYTES", 50)
+def test_a_model_that_participants_would_not_take_is_not_written(tmp_path: Path) -> None:
+    n_inputs = messages.MOST_MODEL_BYTES // 8
+    function = LinearFunction(np.broadcast_to(0.0, (n_inputs, 1)), np.zeros(1))
+    large = Model(ModelSpec(n_inputs, 0), function, "none", np.zeros(1, dtype=np.int32), np.ones(1))
     with raising(InputError, "model", expected="at most 128 MB"):
-        write_model(tmp_path / "large", trained("linear", "classes"))
+        write_model(tmp_path / "large", large)
     assert not (tmp_path / "large").exists()

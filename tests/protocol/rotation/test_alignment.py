@@ -176,25 +176,21 @@ def test_the_first_participant_that_fits_as_most_do_is_the_reference() -> None:
 @pytest.mark.parametrize(
     ("low", "goes_on"), [([1, 1, 1, 0], False), ([1, 1, 0, 0], True), ([1, 0], False), ([1, 0, 0], True)]
 )
-def test_where_more_than_half_do_not_fit_nobody_is_set_aside(
-    low: list[int], goes_on: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_more_than_half_do_not_fit_nobody_is_set_aside(low: list[int], goes_on: bool) -> None:
     class Solved(Exception):
         """Those who are left were aligned by themselves."""
 
     def solve(left: list[Any]) -> None:
         raise Solved(left)
 
-    monkeypatch.setattr(alignment, "_find_low", lambda *_: [bool(one) for one in low])
-    first: Any = SimpleNamespace(
-        fits=SimpleNamespace(values=np.ones(len(low))), alignment=SimpleNamespace(template=None)
-    )
+    fits = SimpleNamespace(values=np.ones(len(low)), find_low=lambda *_: [bool(flag) for flag in low])
+    first: Any = SimpleNamespace(fits=fits, alignment=SimpleNamespace(template=np.eye(8, 3)))
     bundles: Any = list(range(len(low)))
     anchors: Any = SimpleNamespace(solve=solve)
     if goes_on:
         with pytest.raises(Solved) as caught:
             alignment._set_outliers_aside(numeric_study(), bundles, first, anchors)
-        assert caught.value.args[0] == [one for one, out in zip(bundles, low, strict=True) if not out]
+        assert caught.value.args[0] == [bundle for bundle, out in zip(bundles, low, strict=True) if not out]
     else:
         left, note = alignment._set_outliers_aside(numeric_study(), bundles, first, anchors)
         assert (left, bool(note)) == (bundles, True)

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from mooring.attacks import CollusionView, attacks_on
-from mooring.audit import AuditDescription, AuditResult
+from mooring.audit import AuditDescription, AuditResult, AuditSettings
 from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.local_model import measure_local_only
 from mooring.protocol.rotation import inspection
-from mooring.protocol.rotation.inspection import conclude, inspect
+from mooring.protocol.rotation.inspection import conclude, find_hazards, inspect
 from mooring.protocol.rotation.scheme import study_projection
 from mooring.report.charts import draw_audit
 from mooring.report.study_page import render_check
@@ -72,17 +73,13 @@ def looked_at(rows: np.ndarray, labels: np.ndarray | None, agreed: Study) -> Ins
     return inspect(agreed, encoded(rows, labels), attacks=["procrustes"])
 
 
-@pytest.fixture
-def not_attacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without self-attack and model, which no hazard depends on."""
-    monkeypatch.setattr(inspection, "_self_attack", lambda study, rows, *_: inspection._not_run(study, rows, "a test"))
-    monkeypatch.setattr(inspection, "measure_local_only", lambda *_: None)
+def hazards(rows: np.ndarray, labels: np.ndarray | None, agreed: Study) -> tuple[str, ...]:
+    return find_hazards(agreed, encoded(rows, labels))
 
 
-@pytest.mark.usefixtures("not_attacked")
 def test_a_clean_table_has_no_hazard() -> None:
     for seed in range(3):
-        assert looked_at(gaussian(seed=seed), classes(), study()).hazards == ()
+        assert hazards(gaussian(seed=seed), classes(), study()) == ()
 
 
 def planted(kind: str) -> tuple[np.ndarray, np.ndarray, Study]:
@@ -99,7 +96,6 @@ def planted(kind: str) -> tuple[np.ndarray, np.ndarray, Study]:
     return rows, labels, agreed
 
 
-@pytest.mark.usefixtures("not_attacked")
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
@@ -111,33 +107,29 @@ def planted(kind: str) -> tuple[np.ndarray, np.ndarray, Study]:
 )
 def test_each_planted_hazard_is_found_and_no_other(kind: str, words: str) -> None:
     """What counts as a hazard of rows is tested with `mooring.audit.hazards`."""
-    found = looked_at(*planted(kind)).hazards
+    found = hazards(*planted(kind))
     assert any(words in one for one in found), found
     if kind != "few rows":  # few rows have uneven variances too
         assert len(found) == 1
     assert not any("projection" in one or "With noise" in one for one in found)
 
 
-@pytest.mark.usefixtures("not_attacked")
 def test_rows_of_classes_are_counted_and_an_empty_class_is_no_hazard() -> None:
     labels = np.zeros(400, dtype=np.int64)
-    assert looked_at(gaussian(), labels, study()).hazards == ()
+    assert hazards(gaussian(), labels, study()) == ()
     labels[:3] = 1
     assert looked_at(gaussian(), labels, study()).class_counts == {"no": 397, "yes": 3}
 
 
-@pytest.mark.usefixtures("not_attacked")
 def test_hazards_say_what_projection_and_noise_do() -> None:
     rows = gaussian()
     rows[:, 1] = np.round(10 * rows[:, 1]) / 10
     rows[0] = rows[1]
     rows[:, 4] *= 3
-    mixed = looked_at(rows, classes(), study(5, 3)).hazards
+    mixed = hazards(rows, classes(), study(5, 3))
     assert any("grid" in one and "projection mixes" in one for one in mixed)
     loud: dict[str, Any] = {"method": "aa-i-gdp-data-noise", "data_noise_scale": 2.0}
-    noisy, square = (
-        looked_at(rows, classes(), study(**loud, projection=kind)).hazards for kind in ("none", "gaussian")
-    )
+    noisy, square = (hazards(rows, classes(), study(**loud, projection=kind)) for kind in ("none", "gaussian"))
     for found in (noisy, square):  # a square projection is public and undone with the map
         assert any("grid" in one and "1.99%" in one for one in found)  # erf(0.1 / (2 √2 · 2))
         assert not any("projection mixes" in one for one in found)
@@ -155,10 +147,9 @@ def test_known_rows_and_noise_are_always_spoken_of(method: str) -> None:
     assert " 16 " in odd.verdict  # the other 21 are attacked
 
 
-@pytest.mark.usefixtures("not_attacked")
 def test_many_columns_are_named_in_part() -> None:
     rows = np.random.default_rng(0).integers(-3, 4, (100, 20)) / 3.0
-    words = next(one for one in looked_at(rows, classes(100), study(20)).hazards if "grid" in one)
+    words = next(one for one in hazards(rows, classes(100), study(20)) if "grid" in one)
     assert "c7 and 12 more." in words
     assert "c8" not in words
 
@@ -369,14 +360,6 @@ def test_rows_of_a_table_are_shown_in_words_and_the_most_exposed_first() -> None
     assert sample.examples.row_numbers is None
 
 
-def test_wide_rows_leave_slow_attacks_out_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mooring.protocol.rotation.inspection._WIDEST", {"moments": 4})
-    found = inspect(study(), encoded(gaussian(), classes()))
-    assert "moments" not in {outcome.attack for outcome in found.self_attack.points[0].outcomes}
-    n_attacks = len(attacks_on(CollusionView))
-    assert f"{n_attacks - 1} of {n_attacks}" in found.self_attack.headline
-
-
 def test_nothing_found_quotes_a_value() -> None:
     rows = gaussian()
     rows[:, 0] = 0.4321987
@@ -448,11 +431,21 @@ def test_rows_of_rare_values_are_attacked_up_to_a_quarter_and_the_colluder_holds
     assert [len(part) for part in dealt[-1]] == [24, 24]  # a fifth is nobody's
 
 
-def test_what_is_too_slow_or_too_small_for_a_self_attack() -> None:
+def test_what_is_too_slow_or_too_small_for_a_self_attack(monkeypatch: pytest.MonkeyPatch) -> None:
     assert inspection._quick_enough(400) == (tuple(ON_ROWS), ())
     names, notes = inspection._quick_enough(401)
     assert set(ON_ROWS) - set(names) == {"moments", "joint-moments", "refine"}
     assert len(notes) == 1
+    asked: list[AuditSettings] = []
+
+    def audit(*_: Any, settings: AuditSettings, **__: Any) -> AuditResult:
+        asked.append(settings)
+        return AuditResult(AuditDescription(rows_each=(1, 1)), None, (), ())  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(inspection, "run_audit", audit)
+        result = inspect(study(401, label=Label()), encoded(gaussian(20, 401))).self_attack
+    assert (asked[0].attacks, result.warnings) == (names, notes)
     for n, run in ((3, False), (4, True)):
         found = looked_at(gaussian(n), None, study(label=Label()))
         assert bool(found.self_attack.points) == run
@@ -461,12 +454,11 @@ def test_what_is_too_slow_or_too_small_for_a_self_attack() -> None:
     assert looked_at(gaussian(9), labels[:9], study()).local_only is None
 
 
-def test_a_model_of_many_rows_is_of_some_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mooring.protocol.participant.local_model._MOST_ROWS_ALONE", 50)
+def test_a_model_of_many_rows_is_of_some_of_them() -> None:
     number = Label("weight", "number", low=-9.0, high=9.0)
     for n, n_used in ((50, 50), (60, 50)):
         for labels, label in ((classes(n), {}), (gaussian(n)[:, 0], {"label": number})):
-            score = looked_at(gaussian(n), labels, study(**label)).local_only
+            score = measure_local_only(study(**label), gaussian(n), labels, 0, most_rows=50)
             assert score is not None
             assert score.n == n_used
     assert looked_at(gaussian(3), None, study(label=Label())).self_attack.description.rows_each == (1, 2)

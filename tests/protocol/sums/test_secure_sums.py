@@ -446,9 +446,11 @@ def test_one_list_is_answered_once_and_with_the_same_bytes(folder: Path) -> None
     full = patch("mooring.protocol.transport.inbox.download", side_effect=problem)
     with full, raising(StorageError, reason="is full"):
         check_boxes(copy, given.study, "memory://sums", output=folder / "not written")
-    at_once, held = patch("mooring.protocol.storage.vault._WAIT_SECONDS", 0), hold_lock(copy.folder / "lock", what="it")
-    with full, at_once, held, raising(StorageError, reason="is full"):  # downloaded while others work in the vault
-        combine_shares(copy, given.study, "memory://sums", given.work / "closing.list", output=folder / "not written")
+    impatient, held = replace(copy, wait_seconds=0), hold_lock(copy.folder / "lock", what="it")
+    with full, held, raising(StorageError, reason="is full"):  # downloaded while others work in the vault
+        combine_shares(
+            impatient, given.study, "memory://sums", given.work / "closing.list", output=folder / "not written"
+        )
     Ledger((torn := given.copy_vault(2)).folder).record_answer(given.study.digest, "0" * 64)  # and no share was written
     with full, raising(RefusedError, "a second list"):  # before anything is downloaded
         combine_shares(torn, given.study, "memory://sums", given.work / "closing.list", output=folder / "not written")

@@ -18,14 +18,13 @@ from mooring.typing import Matrix
 
 Rows = Matrix | tuple[Matrix, ...]
 """Rebuilt rows, or their versions from several decoders, of which the one that links most counts."""
-_N_KEPT = 16
 
 
 class CachedEmbedding:
     """An embedding with a cache, since candidates, controls and floors are the same at many points."""
 
-    def __init__(self, embedding: Embedding) -> None:
-        self._embedding = embedding
+    def __init__(self, embedding: Embedding, *, size: int = 16) -> None:
+        self._embedding, self._size = embedding, size
         self._kept: OrderedDict[str, Matrix] = OrderedDict()
 
     def __call__(self, rows: Matrix) -> Matrix:
@@ -33,7 +32,7 @@ class CachedEmbedding:
         key = hashlib.sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()
         if key not in self._kept:
             self._kept[key] = np.asarray(self._embedding(rows))
-            if len(self._kept) > _N_KEPT:
+            if len(self._kept) > self._size:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         return self._kept[key]

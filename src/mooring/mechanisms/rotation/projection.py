@@ -23,8 +23,6 @@ from mooring.randomness import require_generator
 from mooring.typing import Array, Matrix
 
 _BLOCK_NUMBERS = 2**24
-_N_PASSES = 4  # passes over public rows; more would make the last components more accurate
-_OVERSAMPLING = 16  # additional directions, dropped at the end
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +107,8 @@ def public_svd_projection(
     n_components: int,
     *,
     rng: np.random.Generator,
+    n_passes: int = 4,
+    n_oversamples: int = 16,
 ) -> Projection:
     """Return the projection onto the top right singular vectors of public data, without centring.
 
@@ -117,6 +117,10 @@ def public_svd_projection(
     public_rows : array of shape (n, n_features), or a function that returns an iterator over blocks of rows
         Public data, never those of a participant. An array may be a `numpy.memmap`. A function is called once to check the
         data and once for every pass; it may read its blocks from anywhere, so that the data can be larger than memory.
+    n_passes : int
+        How often the data are read. More passes make the last components more accurate.
+    n_oversamples : int
+        Number of additional directions, which are dropped at the end.
 
     Notes
     -----
@@ -137,9 +141,9 @@ def public_svd_projection(
     if n_rows < n_components:
         got, cure = f"{n_rows} rows", "Use more public data, or ask for fewer components."
         raise InputError("public_rows", expected=f"at least n_components = {n_components} rows", got=got, cure=cure)
-    width = min(n_components + _OVERSAMPLING, n_features)
+    width = min(n_components + n_oversamples, n_features)
     Q = np.linalg.qr(rng.standard_normal((n_features, width)))[0]
-    for _ in range(_N_PASSES - 1):
+    for _ in range(n_passes - 1):
         image = np.zeros((n_features, width))
         for block in blocks():
             image += block.T @ (block @ Q)

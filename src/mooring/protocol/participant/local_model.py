@@ -13,20 +13,22 @@ from mooring.protocol.messages.study import Study
 from mooring.tables.sampling import make_strata, split_stratified
 from mooring.typing import Matrix
 
-_MOST_ROWS_ALONE = 5000
 
+def measure_local_only(
+    study: Study, rows: Matrix, labels: npt.NDArray[Any] | None, seed: int, *, most_rows: int = 5000
+) -> Score | None:
+    """Score a model of the rows as they are, by five-fold cross-validation; None if there is too little to learn from.
 
-def measure_local_only(study: Study, rows: Matrix, labels: npt.NDArray[Any] | None, seed: int) -> Score | None:
-    """Score a model of the rows as they are, by five-fold cross-validation; None if there is too little to learn from."""
+    If there are more than `most_rows` rows, the model is one of a stratified sample.
+    """
     if labels is None or study.label.kind == "none" or rows.shape[0] < 2 * ROW_FOLDS:
         return None
     if np.unique(labels).size < 2:
         return None  # one class, or one number: there is nothing to tell apart
     kind, rng = study.label.kind, np.random.default_rng([seed, 13])
-    if rows.shape[0] > _MOST_ROWS_ALONE:
-        chosen, _ = split_stratified(
-            np.arange(rows.shape[0]), make_strata(labels, rows.shape[0]), _MOST_ROWS_ALONE, rng=rng
-        )
+    if rows.shape[0] > most_rows:
+        strata = make_strata(labels, rows.shape[0])
+        chosen, _ = split_stratified(np.arange(rows.shape[0]), strata, most_rows, rng=rng)
         rows, labels = rows[chosen], labels[chosen]
     learner = choose_learner(rows, labels, kind=kind, seed=seed)
     predicted, shares = cross_validate(learner, rows, labels, row_folds(labels, seed), kind=kind, seed=seed)

@@ -77,7 +77,6 @@ def inspect(
     if counts is None and study.label.kind == "classes" and labels is not None:
         tally = np.bincount(np.asarray(labels, dtype=np.int64), minlength=len(study.label.classes))
         counts = {name: int(count) for name, count in zip(study.label.classes, tally, strict=True)}
-    hazards = (*_hazards_of_rows(study, rows, projection), *(hazards_of_labels([labels]) if labels is not None else ()))
     result = _self_attack(study, rows, labels, projection, n_rows_attacked, seed, attacks, progress)
     in_all = rows.shape[0] if n_rows is None else n_rows
     tried = result.points[0] if result.points else None
@@ -92,7 +91,7 @@ def inspect(
     return Inspection(
         n_rows=int(in_all),
         class_counts=counts,
-        hazards=hazards,
+        hazards=find_hazards(study, encoded),
         warnings=(*_standing_warnings(study), *result.warnings, *some),
         local_only=measure_local_only(study, rows, labels, seed),
         data_noise_scale=rotation_of(study).data_noise_scale,
@@ -111,8 +110,9 @@ def conclude(study: Study, inspection: Inspection) -> Inspection:
     return replace(inspection, decision=decide_upload("these rows", reasons, check=inspection))
 
 
-def _hazards_of_rows(study: Study, rows: Matrix, projection: Projection) -> list[str]:
+def find_hazards(study: Study, encoded: EncodedRows) -> tuple[str, ...]:
     """Return what makes the secret map of these rows easy to recover, given the study's projection and noise."""
+    rows, labels = encoded.rows, encoded.labels
     n, h, scale = rows.shape[0], rotation_of(study).n_components, rotation_of(study).data_noise_scale
     names, mixed = study.feature_names, h < study.n_features
     hazards = hazards_of_columns(rows, names=names, mixed=mixed, noise_scale=scale)
@@ -121,7 +121,9 @@ def _hazards_of_rows(study: Study, rows: Matrix, projection: Projection) -> list
             f"You have {count_noun(n, 'row')}, no more than the study's {h} components. Each row that an attacker knows "
             "then discloses more, and the self-attack's figures are uncertain. More rows or fewer components help."
         )
-    return hazards + hazards_of_rows(rows, projected=np.asarray(projection.encode(rows)), noise_scale=scale)
+    projected = np.asarray(study_projection(study).encode(rows))
+    hazards += hazards_of_rows(rows, projected=projected, noise_scale=scale)
+    return (*hazards, *(hazards_of_labels([labels]) if labels is not None else ()))
 
 
 def _standing_warnings(study: Study) -> tuple[str, ...]:

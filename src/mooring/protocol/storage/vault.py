@@ -32,7 +32,6 @@ from mooring.protocol.crypto.keys import (
 FORMAT = 1
 _PLAIN, _LOCKED, _COMBINING = "identity.json", "identity.locked", "combining"
 _MOST_BYTES = 2**20
-_WAIT_SECONDS = 24 * 3600.0
 _Gone = Literal["combined", "revoked"]
 
 
@@ -76,6 +75,8 @@ class Vault:
     ledger_key: Secret
     """The key of the fingerprints of rows."""
     floors: Floors
+    wait_seconds: float = 24 * 3600.0
+    """How long to wait while another process changes the vault."""
 
     @classmethod
     def create(cls, folder: Path, *, passphrase: str | None = None, floors: Floors | None = None) -> Vault:
@@ -207,7 +208,7 @@ class Vault:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Wait until no other process changes this vault, then hold its lock. A process that dies releases it."""
-        with hold_lock(self.folder / "lock", what="the vault", wait_seconds=_WAIT_SECONDS):
+        with hold_lock(self.folder / "lock", what="the vault", wait_seconds=self.wait_seconds):
             clear_partial_files(self.folder)
             for folder in (*(self.folder / "studies").glob("*/"), self.folder / _COMBINING):
                 clear_partial_files(folder)
