@@ -17,7 +17,7 @@ from mooring.serialization import Count, Record, read_entries
 CARD_CURE = "Use the card that 'mooring join' wrote."
 Role = Literal["participant", "helper", "analyst"]
 Purpose = Literal["sealing", "combining"]
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+MEMBER_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 HEX_KEY = re.compile(r"[0-9a-f]{64}")
 _MOST_BYTES = 2**16
 _FORMAT = 1
@@ -120,7 +120,7 @@ def proof_text(purpose: Purpose, key: str) -> bytes:
 
 def require_name(what: str, name: str) -> None:
     """Raise an `InputError` for a name that is not a valid file name on every system."""
-    if not (isinstance(name, str) and _NAME.fullmatch(name)):
+    if not (isinstance(name, str) and MEMBER_NAME.fullmatch(name)):
         expected = "up to 64 lower-case letters, digits, dots, hyphens and underscores, a letter or digit first"
         got = f"a name of {len(name)} characters" if isinstance(name, str) else type(name).__name__
         raise InputError(what, expected=expected, got=got, cure="Use a name such as 'st-mary-hospital'.")

@@ -94,7 +94,7 @@ def fetch_files(source: str | Path, suffix: str, folder: Path, *, most_bytes: in
 def list_versions(source: str | Path, suffix: str = SUFFIX) -> list[tuple[str, str]]:
     """Return the names of the files with a suffix at an address, each with a word that changes when the file does."""
     if is_url(source):
-        return [(str(entry["name"]), _hash_listing(entry)) for entry in list_objects(str(source), suffix)[1]]
+        return [(str(entry["name"]), hash_listing(entry)) for entry in list_objects(str(source), suffix)[1]]
     files = list_files(source, suffix)
     with explain_os_errors("the folder of bundles"):
         return [(path.name, f"{(facts := path.stat()).st_size} {facts.st_mtime_ns}") for path in files]
@@ -145,7 +145,7 @@ def _fetch_candidate(
     part: Part | None,
 ) -> Candidate:
     path = str(entry["name"])
-    shown, mark = path.rstrip("/").rsplit("/", 1)[-1], _hash_listing(entry)
+    shown, mark = path.rstrip("/").rsplit("/", 1)[-1], hash_listing(entry)
     identity = hash_name(path)
     mine = {
         name: copy for name, copy in copies.items() if copy.object == identity and _is_intact(received / name, copy)
@@ -170,7 +170,7 @@ def _fetch_candidate(
     return Candidate(shown, target if reason is None else reason, kept, (identity, mark))
 
 
-def _hash_listing(entry: Mapping[str, Any]) -> str:
+def hash_listing(entry: Mapping[str, Any]) -> str:
     """Return a digest of the listed metadata that change with an object's content; empty if there are none."""
     listed = {str(name).lower(): value for name, value in entry.items()}
     for names in (_VERSIONS, _TIMES):

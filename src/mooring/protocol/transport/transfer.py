@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from mooring.atomic_io import explain_os_errors, hash_file, open_atomically, open_plain_file
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.exchange import SendableFile
-from mooring.protocol.messages.signed_file import read_signed_header
+from mooring.protocol.messages.signed_file import Fields, read_signed_header
 from mooring.protocol.registry import list_sendable_files
 from mooring.protocol.transport.addresses import (
     is_presigned,
@@ -62,6 +62,10 @@ class Parcel:
     """SHA-256 of the file."""
     checksum: str
     """MD5 of the file, which object stores report."""
+    data_digest: str
+    """SHA-256 of the file's arrays."""
+    manifest: Fields
+    """The manifest of a signed file; empty for a card or a study."""
 
     @property
     def name(self) -> str:
@@ -110,17 +114,27 @@ def check_parcel(path: Path, file: BinaryIO) -> Parcel:
         break
     if parcel_form is None:
         raise _refuse_other_files()
-    whole, data = hashlib.sha256(header.raw), hashlib.sha256()
-    checksum, size = hashlib.md5(header.raw, usedforsecurity=False), len(header.raw)
+    parcel = measure_parcel(path, file, parcel_form, manifest, data_start=header.data_start)
+    if parcel.data_digest != manifest["data"]:
+        reason = "it is incomplete, or its content was changed after signing"
+        raise RefusedError(what, reason=reason, cure="Run 'mooring share' again: it writes the same bytes as before.")
+    return parcel
+
+
+def measure_parcel(
+    path: Path, file: BinaryIO, form: SendableFile, manifest: Fields | None = None, *, data_start: int = 0
+) -> Parcel:
+    """Return an open file as a parcel, with its size and digests; its arrays begin at `data_start`."""
+    file.seek(0)
+    header = file.read(data_start)
+    whole, data = hashlib.sha256(header), hashlib.sha256()
+    checksum, size = hashlib.md5(header, usedforsecurity=False), len(header)
     while block := file.read(_BLOCK):
         whole.update(block)
         data.update(block)
         checksum.update(block)
         size += len(block)
-    if data.hexdigest() != manifest["data"]:
-        reason = "it is incomplete, or its content was changed after signing"
-        raise RefusedError(what, reason=reason, cure="Run 'mooring share' again: it writes the same bytes as before.")
-    return Parcel(path, file, parcel_form, size, whole.hexdigest(), checksum.hexdigest())
+    return Parcel(path, file, form, size, whole.hexdigest(), checksum.hexdigest(), data.hexdigest(), manifest or {})
 
 
 def _refuse_other_files() -> RefusedError:
@@ -147,8 +161,6 @@ def send_file(
     file's kind are folders. If `digest` is given, only a file with that SHA-256 digest is sent. With `overwrite`, a
     different file of this name is replaced.
     """
-    from fsspec.implementations.local import LocalFileSystem
-
     path = Path(path)
     with explain_os_errors("the file"):
         if path.is_dir():
@@ -157,15 +169,30 @@ def send_file(
         parcel = check_parcel(path, file)
         if digest is not None and parcel.digest != digest:
             raise StorageError("the file", reason="it changed before it was sent", cure="Run the same command again.")
-        allow_http = allow_http or parcel.form.is_sealed
-        if is_presigned(to):
-            return _put(parcel, str(to), allow_http, waits, progress)
-        if not is_url(to):
-            return _copy(parcel, local_path(to), str(to).endswith("/"), overwrite, progress)
-        system, root = open_store(str(to), allow_http=allow_http)
-        if isinstance(system, LocalFileSystem):  # as local:// does
-            return _copy(parcel, Path(root or "/"), str(to).endswith("/"), overwrite, progress)
-        return _upload(parcel, str(to), system, root, overwrite, waits, progress)
+        return send_parcel(parcel, to, allow_http=allow_http, overwrite=overwrite, waits=waits, progress=progress)
+
+
+def send_parcel(
+    parcel: Parcel,
+    to: str | Path,
+    *,
+    allow_http: bool = False,
+    overwrite: bool = False,
+    waits: Sequence[float] | None = None,
+    progress: Progress | None = None,
+) -> SendResult:
+    """Send a file that was checked; `send_file` describes the arguments."""
+    from fsspec.implementations.local import LocalFileSystem
+
+    allow_http = allow_http or parcel.form.is_sealed
+    if is_presigned(to):
+        return _put(parcel, str(to), allow_http, waits, progress)
+    if not is_url(to):
+        return _copy(parcel, local_path(to), str(to).endswith("/"), overwrite, progress)
+    system, root = open_store(str(to), allow_http=allow_http)
+    if isinstance(system, LocalFileSystem):  # as local:// does
+        return _copy(parcel, Path(root or "/"), str(to).endswith("/"), overwrite, progress)
+    return _upload(parcel, str(to), system, root, overwrite, waits, progress)
 
 
 def require_address(to: str | Path, *, allow_http: bool = False) -> None:
@@ -238,8 +265,9 @@ def _copy(parcel: Parcel, target: Path, is_folder: bool, overwrite: bool, progre
             target = target / parcel.name
         there = target.exists()
     if there and hash_file(target, what="the place to send to") != parcel.digest:
-        if not overwrite:
-            raise _refuse_overwrite()
+        with open_plain_file(target, what="the place to send to") as stored:
+            if not (overwrite or _is_beginning(stored, parcel.file)):  # an interrupted copy is a beginning of the file
+                raise _refuse_overwrite()
         there = False
     if not there:
         parcel.file.seek(0)
@@ -282,9 +310,13 @@ def _find_endpoint(system: Any) -> str:
         return ""
 
 
-def _refuse_overwrite() -> InputError:
+class OccupiedError(InputError):
+    """Raised when a different file already has the name at the address."""
+
+
+def _refuse_overwrite() -> OccupiedError:
     """Return the error for a file that would be overwritten."""
-    return InputError(
+    return OccupiedError(
         "address",
         problem="A different file with this name is already at the address.",
         cure="It may belong to another participant. Give a file name in --to, such as FOLDER/NAME.bundle.",
@@ -315,7 +347,8 @@ def _is_stored(system: Any, target: str, parcel: Parcel) -> bool:
     if there == parcel.size and tag == parcel.checksum:
         return True
     try:
-        same = _is_beginning(system, target, parcel.file)
+        with system.open(target, "rb") as stream:
+            same = _is_beginning(stream, parcel.file)
     except Exception as problem:
         if is_absent(problem):  # removed meanwhile
             return False
@@ -326,11 +359,10 @@ def _is_stored(system: Any, target: str, parcel: Parcel) -> bool:
     return there == parcel.size
 
 
-def _is_beginning(system: Any, target: str, file: BinaryIO) -> bool:
-    """Return whether the object at the store is the file or a beginning of it."""
+def _is_beginning(stored: BinaryIO, file: BinaryIO) -> bool:
+    """Return whether what is stored is the file or a beginning of it."""
     file.seek(0)
-    with system.open(target, "rb") as stream:
-        while block := stream.read(_BLOCK):
-            if file.read(len(block)) != block:
-                return False
+    while block := stored.read(_BLOCK):
+        if file.read(len(block)) != block:
+            return False
     return True

@@ -1,0 +1,105 @@
+"""A place takes signed files once, never changes them, and lists nothing that no member puts there."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring.errors import InputError, RefusedError, StorageError
+from mooring.protocol.transport.place import EVERYBODY, Place, PlacedFile, parse_path
+from mooring.protocol.transport.transfer import OccupiedError
+from tests.protocol.support import write_member_card
+from tests.protocol.transport.support import QUICK, make_bundle
+from tests.raising import raising
+
+FILE = PlacedFile("site-0", "analyst", "site-0.bundle")
+
+
+@pytest.fixture(params=["folder", "store"])
+def place(request: pytest.FixtureRequest, memory: Any, tmp_path: Path) -> Place:
+    if request.param == "store":
+        return Place("memory://ward/study")
+    (tmp_path / "ward").mkdir()
+    return Place(str(tmp_path / "ward"))
+
+
+def paths(place: Place) -> list[str]:
+    return [file.path for file in place.list_files()]
+
+
+def test_a_file_that_is_put_is_listed_and_fetched_whole(place: Place, bundle: Path, tmp_path: Path) -> None:
+    assert place.list_files() == []
+    assert not place.put(bundle, FILE)
+    assert place.put(bundle, FILE)  # a second time nothing is written
+    (listed,) = place.list_files()
+    assert (listed.path, listed.size) == (FILE.path, bundle.stat().st_size)
+    place.fetch(listed, tmp_path / "fetched", most_bytes=10**6)
+    assert (tmp_path / "fetched").read_bytes() == bundle.read_bytes()
+
+
+def test_other_bytes_are_not_replaced_unless_asked_but_half_a_file_is(
+    place: Place, bundle: Path, tmp_path: Path
+) -> None:
+    place.put(bundle, FILE)
+    second = tmp_path / "second.bundle"
+    make_bundle(second, 0, seed=1)
+    with raising(OccupiedError, "address"):
+        place.put(second, FILE, waits=QUICK)
+    place.put(second, FILE, replace=True)
+    place.fetch(FILE, tmp_path / "fetched", most_bytes=10**6)
+    assert (tmp_path / "fetched").read_bytes() == second.read_bytes()
+    if not place.address.startswith("memory"):
+        half = Path(place.address) / FILE.path
+        half.write_bytes(bundle.read_bytes()[:1000])
+        assert not place.put(bundle, FILE)
+        assert half.read_bytes() == bundle.read_bytes()
+
+
+def test_only_cards_studies_and_signed_files_are_put(place: Place, bundle: Path, tmp_path: Path) -> None:
+    table = tmp_path / "patients.csv"
+    table.write_text("age\n40\n")
+    for name in ("patients.csv", "site-0.bundle", "study.toml", "site-0.card.toml"):
+        with pytest.raises((RefusedError, InputError)):
+            place.put(table, PlacedFile("site-0", EVERYBODY, name))
+    bundle.write_bytes(bundle.read_bytes()[:-1])
+    with raising(RefusedError, "the file", reason="incomplete"):
+        place.put(bundle, FILE)
+    assert place.list_files() == []
+    card, member = write_member_card(tmp_path, "north")
+    place.put(card, PlacedFile(member.name, EVERYBODY, card.name))
+    assert paths(place) == ["north/everybody/north.card.toml"]
+
+
+def test_links_hidden_files_and_other_depths_are_not_listed(tmp_path: Path) -> None:
+    place, folder = Place(str(tmp_path)), tmp_path / "north" / "everybody"
+    folder.mkdir(parents=True)
+    (tmp_path / "secret").write_text("s")
+    (folder / "link.bundle").symlink_to(tmp_path / "secret")
+    (folder / ".hidden.bundle").write_text("h")
+    (folder / "deeper").mkdir()
+    (tmp_path / "south").symlink_to(tmp_path / "north")
+    (folder / "plain.bundle").write_text("p")
+    assert paths(place) == ["north/everybody/plain.bundle"]
+    with raising(RefusedError, reason="link"):
+        place.fetch(PlacedFile("north", "everybody", "link.bundle"), tmp_path / "fetched", most_bytes=10)
+    with raising(RefusedError, reason="larger"):
+        place.fetch(PlacedFile("north", "everybody", "plain.bundle"), tmp_path / "fetched", most_bytes=0)
+    assert not (tmp_path / "fetched").exists()
+
+
+@given(st.text(st.sampled_from("aA0._-/\\\0 é"), max_size=12))
+def test_a_path_that_is_listed_stays_below_the_place(path: str) -> None:
+    file = parse_path(path)
+    assert file is None or (file.path == path and path.count("/") == 2 and not {"..", ".", ""} & {*path.split("/")})
+
+
+def test_a_folder_that_is_away_is_not_created(tmp_path: Path, bundle: Path) -> None:
+    place = Place(str(tmp_path / "drive"))
+    for call in (place.list_files, lambda: place.put(bundle, FILE)):
+        with raising(StorageError, "the place", reason="not there"):
+            call()
+    assert not (tmp_path / "drive").exists()
+    with raising(InputError, "the place"):
+        Place("https://store/ward?X-Amz-Signature=1")
