@@ -17,7 +17,7 @@ noise of the same variance σ² where off-diagonal entries count twice, so that 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -123,6 +123,20 @@ class Workload:
         known = ", ".join(repr(levels.name) for levels in self.columns)
         problem = f"The study has no column {name[:60]!r}. Its columns are {known}."
         raise InputError("column", problem=problem, cure="Use one of these names.")
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        """Names of the label and of the column of survival, where there are such."""
+        return tuple(levels.name for levels, place in zip(self.columns, self.places, strict=True) if place < 0)
+
+    def narrow(self, names: Collection[str]) -> Workload:
+        """Return the workload of the outcomes and these columns alone."""
+        kept = [
+            index for index, levels in enumerate(self.columns) if levels.name in names or levels.name in self.outcomes
+        ]
+        columns, places = tuple(self.columns[index] for index in kept), tuple(self.places[index] for index in kept)
+        shares = _split_shares(columns, [index for index, place in enumerate(places) if place < 0])
+        return replace(self, columns=columns, shares=shares, places=places)
 
     @cached_property
     def n_features(self) -> int:

@@ -7,6 +7,7 @@ total is covered by the guarantee of that total, so that answers cost no further
 from mooring.mechanisms.sums.answers.answer import Answer, Source
 from mooring.mechanisms.sums.answers.association import Associations, Correlation, Independence, associate
 from mooring.mechanisms.sums.answers.description import Description, Statistic, describe
+from mooring.mechanisms.sums.answers.forecast import AnswerForecast, ForecastLine, forecast_answers, forecast_total
 from mooring.mechanisms.sums.answers.odds_ratios import OddsRatio, OddsRatios, estimate_odds_ratios
 from mooring.mechanisms.sums.answers.regression import Regression, RegressionTerm, regress
 from mooring.mechanisms.sums.answers.survival import (
@@ -20,9 +21,11 @@ from mooring.mechanisms.sums.answers.synthesis import SyntheticHeader, Synthetic
 
 __all__ = [
     "Answer",
+    "AnswerForecast",
     "Associations",
     "Correlation",
     "Description",
+    "ForecastLine",
     "Independence",
     "LogRank",
     "MedianSurvival",
@@ -40,6 +43,8 @@ __all__ = [
     "describe",
     "estimate_odds_ratios",
     "estimate_survival",
+    "forecast_answers",
+    "forecast_total",
     "regress",
     "synthesize",
 ]

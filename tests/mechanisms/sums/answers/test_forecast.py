@@ -1,0 +1,102 @@
+"""A forecast says how wide intervals will be, and which answers will be refused, as the answers then do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mooring.mechanisms.sums.answers.forecast import (
+    AnswerForecast,
+    find_most_columns,
+    forecast_answers,
+    forecast_total,
+    invent_total,
+)
+from mooring.mechanisms.sums.guarantee import calibrate_multiplier
+from mooring.mechanisms.sums.workload import PairwiseTotal, Workload, make_workload
+from mooring.tables.schema import Column, Label, Schema
+from mooring.testing.answers import draw_total, population
+
+WIDE = make_workload(
+    Schema(
+        tuple(Column(f"x{k}", "number", 0, 1) for k in range(12)),
+        Label("ill", "classes", ("no", "yes")),
+    )
+)
+
+
+def noise_of(workload: Workload, epsilon: float) -> float:
+    return workload.noise_variance(calibrate_multiplier(epsilon, 1e-5))
+
+
+def widths(forecast: AnswerForecast) -> dict[str, float]:
+    return {line.answer: line.half_width for line in forecast.lines}
+
+
+def printed(totals: list[PairwiseTotal]) -> dict[str, float]:
+    """What the answers of noisy totals have as half widths, the median over totals."""
+    each = [widths(forecast_total(total)) for total in totals]
+    return {
+        name: float(np.median([drawn[name] for drawn in each]))
+        for name in each[0]
+        if all(name in drawn for drawn in each)
+    }
+
+
+@pytest.mark.parametrize(("epsilon", "n_rows"), [(1.0, 6_000), (8.0, 2_000)])
+def test_the_forecast_of_known_rows_is_within_a_quarter_of_what_is_printed(epsilon: float, n_rows: int) -> None:
+    exact = population().total
+    expected = replace(
+        exact, matrix=n_rows / exact.n_rows * exact.matrix, noise_variance=noise_of(exact.workload, epsilon)
+    )
+    forecast = widths(forecast_total(expected))
+    drawn = printed([draw_total(seed, epsilon, n_rows) for seed in range(5)])
+    assert drawn.keys() == forecast.keys()
+    for name, half_width in forecast.items():
+        assert half_width == pytest.approx(drawn[name], rel=0.25), name
+
+
+@pytest.mark.parametrize(("epsilon", "n_rows"), [(1.0, 6_000), (8.0, 2_000)])
+def test_the_forecast_of_a_declaration_is_within_a_quarter_of_what_rows_as_assumed_print(
+    epsilon: float, n_rows: int
+) -> None:
+    workload = population().total.workload
+    variance, rng = noise_of(workload, epsilon), np.random.default_rng(0)
+    exact = invent_total(workload, n_rows, 0.0)
+    drawn = printed([exact.with_noise(rng, variance) for _ in range(5)])
+    forecast = widths(forecast_answers(workload, variance, n_rows))
+    assert drawn.keys() == forecast.keys()
+    for name, half_width in forecast.items():
+        assert half_width == pytest.approx(drawn[name], rel=0.25), name
+    actual = printed([draw_total(seed, epsilon, n_rows) for seed in range(3)])
+    for name in ("share of a category", "mean of a number", "share that survives 24", "share in a group by ill"):
+        assert forecast[name] == pytest.approx(actual[name], rel=0.25), name
+
+
+def test_a_refused_answer_is_given_from_the_number_of_rows_that_the_forecast_names() -> None:
+    variance = noise_of(WIDE, 1.0)
+    (line,) = forecast_answers(WIDE, variance, 300).list_refused(["regression"])
+    assert line.rows_needed is not None
+    assert forecast_answers(WIDE, variance, line.rows_needed).list_refused(["regression"]) == []
+    assert forecast_answers(WIDE, variance, round(0.85 * line.rows_needed)).list_refused(["regression"])
+
+
+def test_fewer_columns_do_where_there_are_too_many_for_the_rows() -> None:
+    variance, n_rows = noise_of(WIDE, 1.0), 700
+    assert forecast_answers(WIDE, variance, n_rows).list_refused(["regression"])
+    most = find_most_columns(WIDE, variance, n_rows, "regression")
+    assert 0 < most < 12
+
+    def is_refused(n_columns: int) -> bool:
+        narrow = WIDE.narrow([f"x{k}" for k in range(n_columns)])
+        return bool(forecast_answers(narrow, noise_of(narrow, 1.0), n_rows).list_refused(["regression"]))
+
+    assert not is_refused(most)
+    assert is_refused(most + 1)
+
+
+def test_a_narrower_workload_is_that_of_a_study_with_fewer_columns() -> None:
+    schema = Schema(tuple(Column(f"x{k}", "number", 0, 1) for k in range(3)), Label("ill", "classes", ("no", "yes")))
+    assert replace(WIDE.narrow(["x0", "x1", "x2"]), n_inputs=3) == make_workload(schema)
