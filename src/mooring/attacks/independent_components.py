@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 
+from mooring.attacks.effort import Effort
 from mooring.attacks.principal_axes import translation_for
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, reconstruct
 from mooring.attacks.view import CollusionView
@@ -22,7 +23,6 @@ from mooring.typing import Matrix
 
 _QUANTILES = np.linspace(0.02, 0.98, 49)
 _MOST_COMPONENTS = 200
-_MOST_ROWS = 20_000
 
 
 def independent_components(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
@@ -33,7 +33,7 @@ def independent_components(view: CollusionView, *, rng: np.random.Generator) -> 
         raise DoesNotApply(f"There must be more rows than components; the target has {n} rows and {h} components.")
     if h > _MOST_COMPONENTS:
         raise DoesNotApply(f"FastICA is run for up to {_MOST_COMPONENTS} components; here there are {h}.")
-    directions = _directions(Y, rng, view.effort.component_iterations)
+    directions = _directions(Y, rng, view.effort)
     known = view.reference_rows
     sources = (Y - Y.mean(axis=0)) @ np.linalg.inv(directions).T  # the directions are only approximately orthogonal
     pairs, signs = _paired(sources, None if known is None else to_numpy(known))
@@ -46,17 +46,18 @@ def independent_components(view: CollusionView, *, rng: np.random.Generator) -> 
     return reconstruct(view, RigidMap(turned, translation_for(view, turned, mean)))
 
 
-def _directions(Y: Matrix, rng: np.random.Generator, n_iterations: int) -> Matrix:
+def _directions(Y: Matrix, rng: np.random.Generator, effort: Effort) -> Matrix:
     """Return the unit directions (columns) of the independent components in the upload."""
     from sklearn.decomposition import FastICA
     from sklearn.exceptions import ConvergenceWarning
 
-    chosen = Y if Y.shape[0] <= _MOST_ROWS else Y[rng.choice(Y.shape[0], _MOST_ROWS, replace=False)]
+    most = effort.component_rows
+    chosen = Y if Y.shape[0] <= most else Y[rng.choice(Y.shape[0], most, replace=False)]
     values = np.linalg.eigvalsh(np.cov(chosen.T).reshape(Y.shape[1], Y.shape[1]))
     if values[0] <= 1e-12 * values[-1]:
         raise DoesNotApply("The upload does not vary in every direction, so its components cannot be separated.")
     seed = int(rng.integers(2**31))
-    ica = FastICA(whiten="unit-variance", random_state=seed, max_iter=n_iterations, tol=1e-3)
+    ica = FastICA(whiten="unit-variance", random_state=seed, max_iter=effort.component_iterations, tol=1e-3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a rough estimate is still useful
         ica.fit(chosen)

@@ -22,7 +22,6 @@ from mooring.geometry.orthogonal import polar_factor
 from mooring.geometry.rigid import RigidMap
 from mooring.typing import Array
 
-_MAX_OTHERS = 30
 _SMOOTHING = 0.3
 
 
@@ -65,8 +64,9 @@ def _others(view: CollusionView, rng: np.random.Generator) -> list[int]:
     out = {view.target, *(colluder.index for colluder in view.colluders)}
     labelled = all(view.labels[i] is not None for i in out)
     others = [i for i in range(len(view.uploads)) if i not in out and (view.labels[i] is not None or not labelled)]
-    if view.anchor_noise_scale > 0 and len(others) > _MAX_OTHERS:  # each map takes a search; without noise it is known
-        others = sorted(int(i) for i in rng.choice(others, _MAX_OTHERS, replace=False))
+    most = view.effort.joint_participants
+    if view.anchor_noise_scale > 0 and len(others) > most:  # each map takes a search; without noise it is known
+        others = sorted(int(i) for i in rng.choice(others, most, replace=False))
     return others
 
 

@@ -29,7 +29,6 @@ from mooring.typing import Array
 _Fit: TypeAlias = tuple[RigidMap, Codes, float]
 """A map, an order of rows, and the remaining sum of squares in units of the noise."""
 _NO_NOISE = 1e-6  # replaces a noise scale of zero, because uploads are rounded to float32
-_MOST_ASSIGNED = 2000  # rows: the cost of an assignment is cubic
 _MOST_ROUNDS = 20
 
 
@@ -39,7 +38,7 @@ def repeated_upload(view: CollusionView, *, rng: np.random.Generator) -> Reconst
         raise DoesNotApply("The target uploaded its rows once.")
     uploads = [view.target_upload, *view.repeated_uploads]
     less = 1 / np.sqrt(len(uploads))
-    merged = _averaged(uploads, data_noise_scale=view.data_noise_scale, anchor_noise_scale=view.anchor_noise_scale)
+    merged = _averaged(uploads, view)
     averaged = view.with_target_upload(
         merged,
         data_noise_scale=view.data_noise_scale * less,
@@ -54,14 +53,13 @@ def repeated_upload(view: CollusionView, *, rng: np.random.Generator) -> Reconst
     return replace(result, data_noise_scale=averaged.data_noise_scale, notes=(*result.notes, note))
 
 
-def _averaged(uploads: list[Upload], *, data_noise_scale: float, anchor_noise_scale: float) -> Upload:
+def _averaged(uploads: list[Upload], view: CollusionView) -> Upload:
     """Return the average of all uploads in the coordinates and row order of the first one."""
     first, *others = uploads
     xp = namespace_of(first.representation)
-    noises = (data_noise_scale, anchor_noise_scale)
     rows, anchors = [first.representation], [first.anchor_representation]
     for upload in others:
-        onto_first, order = _match(upload, first, *noises)
+        onto_first, order = _match(upload, first, view)
         rows.append(onto_first.apply(upload.representation[order, :]))
         if upload.anchor_representation is not None:
             anchors.append(onto_first.apply(upload.anchor_representation))
@@ -69,7 +67,7 @@ def _averaged(uploads: list[Upload], *, data_noise_scale: float, anchor_noise_sc
     return Upload(xp.mean(xp.stack(rows), axis=0), mean_anchor)
 
 
-def _match(upload: Upload, first: Upload, data_noise_scale: float, anchor_noise_scale: float) -> tuple[RigidMap, Array]:
+def _match(upload: Upload, first: Upload, view: CollusionView) -> tuple[RigidMap, Array]:
     """Return the rigid map and the order of rows that align an upload with the first one.
 
     Rows may be in any order. The given order is kept if the remaining difference is no larger than noise. Otherwise orders
@@ -77,7 +75,7 @@ def _match(upload: Upload, first: Upload, data_noise_scale: float, anchor_noise_
     between assignment of rows and estimation of the map, and the best one is returned.
     """
     target, again = first.representation, upload.representation
-    of_rows, of_anchor = (1 / max(scale, _NO_NOISE) ** 2 for scale in (data_noise_scale, anchor_noise_scale))
+    of_rows, of_anchor = (1 / max(scale, _NO_NOISE) ** 2 for scale in (view.data_noise_scale, view.anchor_noise_scale))
     anchors = []
     if upload.anchor_representation is not None and first.anchor_representation is not None:
         anchors = [(upload.anchor_representation, first.anchor_representation, of_anchor)]
@@ -88,19 +86,22 @@ def _match(upload: Upload, first: Upload, data_noise_scale: float, anchor_noise_
         left = sum(weight * float(((estimate.apply(source) - image) ** 2).sum()) for source, image, weight in parts)
         return estimate, order, left
 
+    def pair(estimate: RigidMap) -> Codes:
+        return _partners(estimate, again, target, assign=target.shape[0] <= view.effort.assigned_rows)
+
     best = fit(np.arange(target.shape[0]))
     n_numbers = (target.shape[0] + sum(source.shape[0] for source, _, _ in anchors)) * target.shape[1]
     if best[2] > 2 * n_numbers * (1 + 4 * math.sqrt(2 / n_numbers)):
         starts = [_order_like(target, again)]
-        starts += [_partners(_rigid_fit(anchors), again, target)] if anchors else []
-        best = min((_improved(fit, again, target, fit(start)) for start in starts), key=lambda result: result[2])
+        starts += [pair(_rigid_fit(anchors))] if anchors else []
+        best = min((_improved(fit, pair, fit(start)) for start in starts), key=lambda result: result[2])
     return best[0], indices_beside(best[1], again)
 
 
-def _improved(fit: Callable[[Codes], _Fit], again: Array, target: Array, start: _Fit) -> _Fit:
+def _improved(fit: Callable[[Codes], _Fit], pair: Callable[[RigidMap], Codes], start: _Fit) -> _Fit:
     best = start
     for _ in range(_MOST_ROUNDS):
-        tried = fit(_partners(best[0], again, target))
+        tried = fit(pair(best[0]))
         if tried[2] >= best[2] * (1 - 1e-9):
             break
         best = tried
@@ -117,10 +118,10 @@ def _rigid_fit(parts: list[tuple[Array, Array, float]]) -> RigidMap:
     return RigidMap.from_centre(turn, centre, onto)
 
 
-def _partners(onto: RigidMap, rows: Array, others: Array) -> Codes:
-    """Return the row that, once mapped, matches each of the others: by assignment, or the closest if there are many."""
+def _partners(onto: RigidMap, rows: Array, others: Array, *, assign: bool) -> Codes:
+    """Return the row that, once mapped, matches each of the others: by an assignment, or the closest one."""
     mapped, target = to_numpy(onto.apply(rows)), to_numpy(others)
-    if target.shape[0] <= _MOST_ASSIGNED:
+    if assign:
         return np.asarray(linear_sum_assignment(cdist(target, mapped, "sqeuclidean"))[1])
     return np.asarray(cKDTree(mapped).query(target)[1])
 

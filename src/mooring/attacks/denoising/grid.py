@@ -25,10 +25,7 @@ from mooring.geometry.backend import like, to_numpy
 from mooring.randomness import require_generator
 from mooring.typing import Array, Matrix
 
-_MOST_ROWS = 8192  # maximum number of noisy rows that the model is fitted to
 _FEWEST_ROWS = 8
-_MOST_DRAWN = 500
-_ENOUGH = 1000  # known records from which no refits are needed
 _SMOOTHING = 0.5  # in units of the noise
 _fitted: WeakKeyDictionary[CollusionView, tuple[float, LatentClasses]] = WeakKeyDictionary()
 
@@ -81,7 +78,7 @@ def _model_of(view: CollusionView, rows: Matrix, variance: float) -> LatentClass
     stored = _fitted.get(view)
     if stored is None or abs(stored[0] - variance) > 1e-9 * variance:
         pooled = np.concatenate([_plain(rows) for rows in exact.values()])
-        step = 1 + pooled.shape[0] // _MOST_ROWS
+        step = 1 + pooled.shape[0] // view.effort.grid_rows
         noisy = pooled[::step], _strata(view, list(exact))[::step]
         stored = _fitted[view] = (variance, _fit(view, noisy, variance))
     return stored[1]
@@ -132,8 +129,8 @@ def _fit(view: CollusionView, noisy: tuple[Matrix, Codes], variance: float) -> L
     if not mixed:
         return fitted(_likelihoods(groups, noisy[0], variance), noisy[1])
     model = fitted([part[:0] for part in certain], noisy[1][:0])
-    if known[0].shape[0] < _ENOUGH:
-        some = slice(None, None, 1 + noisy[0].shape[0] // _MOST_DRAWN)
+    if known[0].shape[0] < view.effort.refit_below:
+        some = slice(None, None, 1 + noisy[0].shape[0] // view.effort.refit_rows)
         rows, codes = noisy[0][some], noisy[1][some]
         for _ in range(view.effort.grid_refits):
             drawn = CellSampler(model, F, variance).draw(rows, codes, view.effort.refit_sweeps, rng)[1]

@@ -15,7 +15,6 @@ from mooring.attacks.view import Codes
 from mooring.geometry.backend import device_of, identity_like, like, namespace_of, solve
 from mooring.typing import Array
 
-_MOST_NUMBERS = 2**20  # numbers in all covariances of neighbourhoods
 _OF_CLASS = 0.05  # share of the class covariance that is added to that of neighbours
 _BLOCK_NUMBERS = 2**22
 _HIDDEN = -1e300
@@ -90,8 +89,13 @@ class LocalShapes:
         return Neighbourhoods(self.means / scale, inverses, -xp.sum(xp.log(variances), axis=1) / 2)
 
 
-def mix_atoms(rows: Array, atoms: Atoms, kernel: Array, owners: Codes | None) -> Density:
-    """Return the density of Gaussians with the covariance L (`kernel`) at atoms; a row skips atoms of its own owner."""
+def mix_atoms(
+    rows: Array, atoms: Atoms, kernel: Array, owners: Codes | None, *, block_numbers: int = _BLOCK_NUMBERS
+) -> Density:
+    """Return the density of Gaussians with the covariance L (`kernel`) at atoms; a row skips atoms of its own owner.
+
+    The rows are worked through in blocks, whose weights are about `block_numbers` numbers.
+    """
     xp = namespace_of(rows)
     S = kernel + identity_like(kernel)
     inverse = solve(S, identity_like(S))
@@ -99,7 +103,7 @@ def mix_atoms(rows: Array, atoms: Atoms, kernel: Array, owners: Codes | None) ->
     squares = xp.sum(scaled * atoms.rows, axis=1) / 2
     bends = xp.sum(scaled * scaled, axis=1)  # |S⁻¹ a|²
     level = -xp.linalg.slogdet(S)[1] / 2
-    step = max(1, _BLOCK_NUMBERS // atoms.rows.shape[0])
+    step = max(1, block_numbers // atoms.rows.shape[0])
     parts = []
     for start in range(0, max(1, rows.shape[0]), step):
         block = rows[start : start + step, :]
@@ -122,15 +126,21 @@ def mix_atoms(rows: Array, atoms: Atoms, kernel: Array, owners: Codes | None) ->
 
 
 def find_neighbourhoods(
-    rows: Array, covariance: Array, numbers: Sequence[int], *, most: int
+    rows: Array,
+    covariance: Array,
+    numbers: Sequence[int],
+    *,
+    most: int,
+    most_numbers: int = 2**20,
+    block_numbers: int = _BLOCK_NUMBERS,
 ) -> dict[int, Neighbourhoods]:
     """Return the neighbourhoods of a class's rows by number of neighbours.
 
-    A number is used if there are at least twice as many rows. Some rows are skipped if there are more than `most`, or all
-    covariances would be too large.
+    A number is used if there are at least twice as many rows. Some rows are skipped if there are more than `most`, or if all
+    covariances would hold more than `most_numbers` numbers.
     """
     xp, neighbourhoods = namespace_of(rows), {}
-    for number, means, covariances in _local_moments(rows, covariance, numbers, most):
+    for number, means, covariances in _local_moments(rows, covariance, numbers, most, most_numbers, block_numbers):
         noisy = covariances + identity_like(covariance)
         neighbourhoods[number] = Neighbourhoods(means, xp.linalg.inv(noisy), -xp.linalg.slogdet(noisy)[1] / 2)
     return neighbourhoods
@@ -144,7 +154,12 @@ def find_local_shapes(rows: Array, covariance: Array, numbers: Sequence[int], *,
 
 
 def _local_moments(
-    rows: Array, covariance: Array, numbers: Sequence[int], most: int
+    rows: Array,
+    covariance: Array,
+    numbers: Sequence[int],
+    most: int,
+    most_numbers: int = 2**20,
+    block_numbers: int = _BLOCK_NUMBERS,
 ) -> Iterator[tuple[int, Array, Array]]:
     """Yield each number of neighbours, the means of neighbourhoods, and their covariances with some of the class's."""
     xp, (n, h) = namespace_of(rows), rows.shape
@@ -152,14 +167,14 @@ def _local_moments(
     if not numbers:
         return
     centred = rows - xp.mean(rows, axis=0)
-    some = slice(None, None, max(1 + n * h**2 // _MOST_NUMBERS, -(-n // most)))
+    some = slice(None, None, max(1 + n * h**2 // most_numbers, -(-n // most)))
     distances = xp.sum(centred * centred, axis=1) - 2 * centred[some, :] @ centred.T
     nearest = xp.argsort(distances, axis=1)[:, : max(numbers)]
     m = nearest.shape[0]
     for number in numbers:
         means = xp.empty_like(rows[some, :])
         covariances = xp.empty((m, h, h), dtype=rows.dtype, device=device_of(rows))
-        step = max(1, _BLOCK_NUMBERS // (number * h))
+        step = max(1, block_numbers // (number * h))
         for start in range(0, m, step):
             at = slice(start, start + step)
             near = xp.reshape(rows[xp.reshape(nearest[at, :number], (-1,)), :], (-1, number, h))
@@ -169,11 +184,11 @@ def _local_moments(
         yield number, means, covariances
 
 
-def mix_neighbourhoods(rows: Array, near: Neighbourhoods) -> Density:
+def mix_neighbourhoods(rows: Array, near: Neighbourhoods, *, block_numbers: int = _BLOCK_NUMBERS) -> Density:
     """Return the density of Gaussians at the means of neighbourhoods, each with its own covariance."""
     xp = namespace_of(rows)
     traces = xp.sum(xp.linalg.diagonal(near.inverses), axis=1)
-    step = max(1, _BLOCK_NUMBERS // int(np.prod(near.means.shape)))
+    step = max(1, block_numbers // int(np.prod(near.means.shape)))
     parts = []
     for start in range(0, max(1, rows.shape[0]), step):
         off = near.means[:, None, :] - rows[None, start : start + step, :]
