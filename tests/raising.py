@@ -1,5 +1,6 @@
 """Expect an error of mooring by its fields; its prose may change."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,13 +14,7 @@ from mooring.errors import MissingExtraError, MooringError
 def raising(kind: type[MooringError], what: str = "", **fields: str) -> Iterator[pytest.ExceptionInfo[Any]]:
     """Expect an error of this class that is about `what`, and whose fields hold the words that identify the case.
 
-    Parameters
-    ----------
-    kind : type of MooringError
-    what : str
-        What the error is about, exactly.
-    **fields : str
-        Words within `reason`, `expected`, `got`, `cure` or `extra`.
+    `what` is matched exactly; each field (`reason`, `expected`, `got`, `cure`, `extra`) must contain the words given for it.
     """
     with pytest.raises(kind) as caught:
         yield caught
@@ -28,3 +23,8 @@ def raising(kind: type[MooringError], what: str = "", **fields: str) -> Iterator
     assert isinstance(error, MissingExtraError) or error.cure.endswith("."), error.cure
     for name, words in fields.items():
         assert words in getattr(error, name), f"{name}: {getattr(error, name)}"
+
+
+def numbers_in(text: str) -> set[float]:
+    """Return the numbers that a sentence states, without its prose."""
+    return {float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*(?:\.\d+)?(?:e-?\d+)?", text)}

