@@ -57,6 +57,55 @@ def test_tests_of_no_difference_keep_their_level() -> None:
     assert sum(test is not None and test.p < 0.05 for test in ignored) > 2 * MOST_REJECTIONS
 
 
+def sum_counts(counts: dict[str, dict[tuple[int, int], int]]) -> PairwiseTotal:
+    """The total of rows of two arms: how many end in which week, and whether by the event."""
+    rows = [
+        np.repeat([[*np.eye(2)["ab".index(arm)], 1, 0, 0, week / 50 - 1, *np.eye(2)[dead]]], n, axis=0)
+        for arm, cells in counts.items()
+        for (week, dead), n in cells.items()
+    ]
+    return sum_exactly(NULL, np.concatenate(rows))
+
+
+def test_a_log_rank_test_of_a_life_table_ignores_that_groups_are_censored_at_different_rates() -> None:
+    """Of rows that are censored halfway through an interval, half as many have the event as of the others."""
+    arms = {
+        "a": {(5, 1): 400, (15, 1): 120, (90, 0): 480},
+        "b": {(5, 1): 300, (5, 0): 500, (15, 1): 40, (90, 0): 160},
+    }
+    total = sum_counts(arms)
+    biased, answer = estimate_survival(total, by="arm"), estimate_survival(total, by="arm", estimator="life-table")
+    assert biased.log_rank is not None
+    assert answer.log_rank is not None
+    assert biased.log_rank.p < 1e-3
+    assert answer.log_rank.chi_square == pytest.approx(0, abs=1e-9)
+    assert len(biased.notes) == 1
+    assert not answer.notes
+
+
+@pytest.mark.parametrize(
+    ("variance", "last_end", "ended_by_noise"), [(0.0, 60.0, False), (50.0, 40.0, True), (100.0, 20.0, True)]
+)
+def test_a_median_is_unknown_where_noise_ended_the_curve(
+    variance: float, last_end: float, ended_by_noise: bool
+) -> None:
+    """The number at risk after week 20 is 100, and its error is 48 and 68 with these variances."""
+    total = sum_counts({"a": {(5, 1): 100, (15, 0): 800, (30, 1): 20, (90, 0): 80}})
+    answer = estimate_survival(replace(total, noise_variance=variance))
+    (median,) = answer.medians
+    assert answer.points[-1].end == last_end
+    assert np.isnan(median.median)
+    assert median.ended_by_noise is ended_by_noise
+    assert len(answer.notes) == ended_by_noise
+
+
+def test_a_curve_without_noise_ends_where_nobody_is_at_risk() -> None:
+    answer = estimate_survival(sum_counts({"a": {(5, 1): 100, (15, 0): 800}}))
+    assert answer.points[-1].end == 20.0
+    assert not answer.medians[0].ended_by_noise
+    assert len(answer.notes) == 1
+
+
 MISSING = make_workload(
     Schema(
         (

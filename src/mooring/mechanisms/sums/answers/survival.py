@@ -8,10 +8,15 @@ its end.
 Intervals of S are those of Wilson with the effective sample size of Greenwood's variance (Rothman 1978), to which the noise
 adds its variance by the delta method. The log-rank statistic adds the noise of observed minus expected events to their
 hypergeometric covariance. A curve ends where the number at risk can no longer be told from zero.
+
+A curve that is cut where the number at risk is small is shown more often where noise has made that number, and with it
+the survival, large. The later the cut, the smaller that effect: intervals that were shown in a third of draws covered in
+0.92 of them with a cut at four standard errors of the noise, and in 0.95 to 0.97 with a cut at two.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -33,6 +38,9 @@ from mooring.serialization import FloatOrNaN, Record, Rows
 from mooring.typing import Matrix, Vector
 
 Estimator = Literal["kaplan-meier", "life-table"]
+_LIFE_TABLE: Estimator = "life-table"
+_LEAST_AT_RISK = 2.0  # standard errors of the noise
+_MOST_DIFFERENCE = 0.5  # standard errors between two log-rank tests, above which a note says so
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,15 @@ class MedianSurvival(Record):
     median: FloatOrNaN
     low: FloatOrNaN
     high: FloatOrNaN
+    ended_by_noise: bool
+    """Whether the noise ended the curve before the last interval, so that a median that is NaN is unknown rather than not
+    reached."""
+
+    def write_times(self) -> tuple[str, str, str]:
+        """Return median, low and high as text."""
+        absent = "unknown" if self.ended_by_noise else "not reached"
+        median, low, high = (absent if np.isnan(end) else f"{end:g}" for end in (self.median, self.low, self.high))
+        return median, low, high
 
 
 @dataclass(frozen=True)
@@ -99,13 +116,7 @@ class SurvivalCurves(Answer):
             counts = (f"{count:,.0f}" for count in (point.at_risk, point.events, point.censored))
             interval = (f"{point.survival:.3f}", f"{point.low:.3f} to {point.high:.3f}")
             table.append((point.group, f"{point.start:g} to {point.end:g}", *counts, *interval))
-        medians = [
-            (
-                entry.group,
-                *("not reached" if np.isnan(end) else f"{end:g}" for end in (entry.median, entry.low, entry.high)),
-            )
-            for entry in self.medians
-        ]
+        medians = [(entry.group, *entry.write_times()) for entry in self.medians]
         tables: dict[str, Rows] = {"Survival": table, "Median survival": [("group", "median", "low", "high"), *medians]}
         if self.log_rank is not None:
             test = (f"{self.log_rank.chi_square:.2f}", str(self.log_rank.degrees_of_freedom), write_p(self.log_rank.p))
@@ -121,9 +132,11 @@ class _Counts:
     events: Matrix
     censored: Matrix
     at_risk: Matrix
+    exposed: Matrix
+    """What events are divided by: Y, or Y − c/2 in a life table."""
     event_weights: Matrix
-    censored_weights: Matrix
     at_risk_weights: Matrix
+    exposed_weights: Matrix
     """Of shape (groups, intervals, readings)."""
 
 
@@ -161,53 +174,61 @@ def estimate_survival(total: PairwiseTotal, *, by: str = "", estimator: Estimato
         require_group(total, by)
         levels = workload.column(by)
         names, groups = list(levels.names[: levels.n_levels - levels.has_missing]), list_levels(total, by)
-    counts = _read_counts(total, survival, read_table(total, groups, list_levels(total, survival.name)))
+    table = read_table(total, groups, list_levels(total, survival.name))
+    counts = _read_counts(survival, table, estimator)
     notes, points, medians, kept = [], list[SurvivalPoint](), list[MedianSurvival](), []
     for g, name in enumerate(names):
-        curve = _draw_curve(survival, counts, g, name, estimator)
+        curve = _draw_curve(survival, counts, g, name)
         if not curve:
             notes.append(f"Nothing is said of {by} = {name}: under the noise it cannot be told whether it has rows.")
             continue
         kept.append(g)
         points += curve
-        medians.append(_find_median(name, curve))
-        if len(curve) < survival.n_intervals:
-            end = f"the curve{f' of {by} = {name}' if by else ''} ends at {curve[-1].end:g}"
-            notes.append(f"From there on the number at risk cannot be told from zero under the noise: {end}.")
+        is_cut, has_noise = len(curve) < survival.n_intervals, total.noise_variance > 0
+        medians.append(_find_median(name, curve, ended_by_noise=is_cut and has_noise))
+        if is_cut:
+            why = "the noise leaves nothing to say" if has_noise else "nobody is at risk"
+            unknown = ", so that the median is unknown" if has_noise and np.isnan(medians[-1].median) else ""
+            of_group = f" of {by} = {name}" if by else ""
+            notes.append(f"The curve{of_group} ends at {curve[-1].end:g}: from there on {why}{unknown}.")
     if not points:
         problem = "Under the noise the number at risk cannot be told from zero."
         raise InputError(
             "survival", problem=problem, cure="Ask a study with more rows, fewer columns or a larger epsilon."
         )
-    log_rank = _compare(counts, kept) if len(kept) > 1 else None
+    log_rank, remarks = _test_groups(survival, table, kept, estimator)
+    notes += remarks
     source = name_source(total)
     return SurvivalCurves(source, tuple(notes), SAMPLED, by, estimator, tuple(points), tuple(medians), log_rank)
 
 
-def _read_counts(total: PairwiseTotal, survival: Survival, table: Readings) -> _Counts:
+def _read_counts(survival: Survival, table: Readings, estimator: Estimator) -> _Counts:
     """Return the counts of a table of groups and levels of survival: event, censored of each interval, then beyond."""
     n_groups, n_levels = table.values.shape
     K = survival.n_intervals
     weights = np.eye(n_groups * n_levels).reshape(n_groups, n_levels, -1)
     events, censored = weights[:, 0 : 2 * K : 2], weights[:, 1 : 2 * K : 2]
     at_risk = np.cumsum(weights[:, ::-1], axis=1)[:, ::-1][:, 0 : 2 * K : 2]  # all levels from the interval's first on
+    exposed = at_risk - censored / 2 if estimator == _LIFE_TABLE else at_risk
     values = table.values.ravel()
-    return _Counts(table, events @ values, censored @ values, at_risk @ values, events, censored, at_risk)
+    return _Counts(
+        table, events @ values, censored @ values, at_risk @ values, exposed @ values, events, at_risk, exposed
+    )
 
 
 def _signal_lasts(counts: _Counts, weights: Matrix, at_risk: Vector) -> int:
-    """Return the number of intervals up to which the number at risk can be told from zero."""
+    """Return the number of intervals up to which the number at risk can be told from zero; 0 for too small a group."""
     errors = np.sqrt(np.einsum("kr,rs,ks->k", weights, counts.readings.noise, weights))
-    fine = at_risk > np.maximum(LEAST_SIGNAL * errors, 0.5)
+    least = np.maximum(_LEAST_AT_RISK * errors, 0.5)
+    least[0] = max(LEAST_SIGNAL * errors[0], 0.5)
+    fine = at_risk > least
     return len(fine) if fine.all() else int(np.argmin(fine))
 
 
-def _draw_curve(survival: Survival, counts: _Counts, g: int, name: str, estimator: Estimator) -> list[SurvivalPoint]:
+def _draw_curve(survival: Survival, counts: _Counts, g: int, name: str) -> list[SurvivalPoint]:
     lasts = _signal_lasts(counts, counts.at_risk_weights[g], counts.at_risk[g])
     d, c, Y = counts.events[g, :lasts], counts.censored[g, :lasts], counts.at_risk[g, :lasts]
-    half = 0.5 if estimator == "life-table" else 0.0
-    y = np.maximum(Y - half * c, 0.5)
-    y_weights = counts.at_risk_weights[g, :lasts] - half * counts.censored_weights[g, :lasts]
+    y, y_weights = np.maximum(counts.exposed[g, :lasts], 0.5), counts.exposed_weights[g, :lasts]
     q = np.minimum(d / y, 1 - 1e-9)
     raw = np.cumprod(1 - q)
     # dS_k = −S_k Σ_i (dd_i − q_i dy_i) / (y_i (1 − q_i))
@@ -231,20 +252,36 @@ def _draw_curve(survival: Survival, counts: _Counts, g: int, name: str, estimato
     return points
 
 
-def _find_median(name: str, curve: list[SurvivalPoint]) -> MedianSurvival:
+def _find_median(name: str, curve: list[SurvivalPoint], *, ended_by_noise: bool) -> MedianSurvival:
     def first(values: list[float]) -> float:
         return next((point.end for point, value in zip(curve, values, strict=True) if value <= 0.5), np.nan)
 
-    ends = [first([getattr(point, field) for point in curve]) for field in ("survival", "low", "high")]
-    return MedianSurvival(name, *ends)
+    median, low, high = (first([getattr(point, field) for point in curve]) for field in ("survival", "low", "high"))
+    return MedianSurvival(name, median, low, high, ended_by_noise)
+
+
+def _test_groups(
+    survival: Survival, table: Readings, kept: list[int], estimator: Estimator
+) -> tuple[LogRank | None, list[str]]:
+    """Return the log-rank test of the groups that have a curve, and a note where it depends on how censored rows count."""
+    if len(kept) < 2:
+        return None, []
+    test, other = (_compare(_read_counts(survival, table, counted), kept) for counted in (estimator, _LIFE_TABLE))
+    if not test or not other or abs(math.sqrt(other.chi_square) - math.sqrt(test.chi_square)) < _MOST_DIFFERENCE:
+        return test, []
+    remark = (
+        "Groups are censored at different rates, and the log-rank test depends on where in their intervals rows are "
+        f"censored: with a life table, χ² is {other.chi_square:.2f} and p {write_p(other.p)}."
+    )
+    return test, [remark]
 
 
 def _compare(counts: _Counts, kept: list[int]) -> LogRank | None:
     """Return the log-rank test of the groups that have a curve."""
-    at_risk, events = counts.at_risk[kept], counts.events[kept]
-    Y_weights, d_weights = counts.at_risk_weights[kept], counts.event_weights[kept]
-    lasts = _signal_lasts(counts, Y_weights.sum(axis=0), at_risk.sum(axis=0))
-    Y, d = at_risk[:, :lasts], events[:, :lasts]
+    exposed, events = counts.exposed[kept], counts.events[kept]
+    Y_weights, d_weights = counts.exposed_weights[kept], counts.event_weights[kept]
+    lasts = _signal_lasts(counts, counts.at_risk_weights[kept].sum(axis=0), counts.at_risk[kept].sum(axis=0))
+    Y, d = exposed[:, :lasts], events[:, :lasts]
     all_Y, all_d = Y.sum(axis=0), d.sum(axis=0)
     shares, hazards = Y / all_Y, all_d / all_Y
     # d(O − E) = Σ_k [dd_gk − p_gk dd_k − (d_k / Y_k)(dY_gk − p_gk dY_k)]
