@@ -262,15 +262,15 @@ def test_every_step_of_secure_sums_does_on_the_desk_what_its_command_does(
         shared = members[name].take("share", is_fresh=True, data="patients.csv", override=REASON)
         assert shared.result.override == REASON
         assert shared.result.epsilon == 2
-    assert south.open_steps == ["combine"]  # nobody is sent to the report while a step waits
+    assert south.open_steps == ["confirm"]  # nobody is sent to the report while a step waits
     copy(place, "*/*.bundle", "analyst/inbox", *(f"{name}/inbox" for name in NAMES))
     (place / "analyst" / "inbox" / "x.bundle").write_text("none")
     collected = analyst.take("collect")
     assert (len(collected.result.bundles), len(collected.result.set_aside)) == (3, 1)
     (place / "analyst" / "inbox" / "x.bundle").unlink()
     for name in NAMES:
-        assert members[name].take("combine").result.is_whole
-        assert members[name].open_steps == ["combine"]  # again, once the list is closed
+        assert members[name].take("confirm").result.is_whole
+        assert members[name].waits("combine")  # until the list is closed
     copy(place, "*/*.receipt", "analyst/inbox")
     assert set(analyst.take("align").result.participants) == set(NAMES)
     copy(place, "analyst/analysis/closing.list", *NAMES)

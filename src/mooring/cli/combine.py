@@ -74,7 +74,9 @@ def combine(
         with execution.end_on_sigterm():
             outcome = wait_and_combine(workspace, bundles=bundles, lists=closing_list, to=to, seconds=every, tell=tell)
         return console.show_outcome(outcome)
-    path = None if closing_list is None else Path(closing_list)
+    if closing_list is None:
+        return console.show_outcome(execution.take_step("confirm", workspace, bundles=bundles, output=output))
+    path = Path(closing_list)
     return console.show_outcome(
         execution.take_step("combine", workspace, bundles=bundles, closing_list=path, output=output)
     )

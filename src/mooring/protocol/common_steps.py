@@ -22,7 +22,10 @@ from mooring.protocol.step import (
     Choice,
     Item,
     Question,
+    Sent,
     Step,
+    await_bundles,
+    await_nobody,
 )
 from mooring.protocol.workspace import CARDS, Outcome, Workspace, has_file, has_label, has_record
 from mooring.typing import Progress
@@ -165,6 +168,7 @@ COMMON: Sequence[Step] = (
         command="join",
         phase=AGREE,
         makes=(MEMBERSHIP,),
+        sends=(Sent("NAME.card.toml"),),
         asks=(
             Question(
                 "name", "Your name in the study", option="--name", hint="lower-case letters, digits, hyphens: st-mary"
@@ -219,6 +223,7 @@ COMMON: Sequence[Step] = (
         phase=AGREE,
         needs=(STUDY, MEMBERS_CARDS),
         makes=(COMPLETE,),
+        sends=(Sent("study.toml"), Sent("STUDY.projection.safetensors")),
         asks=(Question("cards", "Cards", "many", endings=CARDS),),
         run=designer.enrol,
         when=lambda workspace: workspace.has_study and not workspace.study.is_complete,
@@ -265,6 +270,7 @@ COMMON: Sequence[Step] = (
         phase=SHARE_ONCE,
         needs=(AGREED, TABLE),
         makes=(BUNDLE,),
+        sends=(Sent("NAME.bundle", "analyst", "inbox"),),
         asks=(
             _TABLE,
             _IGNORE,
@@ -278,6 +284,7 @@ COMMON: Sequence[Step] = (
                 when=lambda workspace: bool(workspace.study.upload_limits),
             ),
         ),
+        awaits=await_nobody,
         run=participant.share,
         advise=participant.advise_sharing,
     ),
@@ -315,6 +322,7 @@ COMMON: Sequence[Step] = (
         needs=(AGREED, BUNDLES),
         makes=(GATHERED,),
         asks=(ASK_BUNDLES,),
+        awaits=await_bundles,
         run=analyst.align,
     ),
     Step(
@@ -327,6 +335,7 @@ COMMON: Sequence[Step] = (
         needs=(AGREED, GATHERED),
         makes=(MODEL,),
         asks=(Question("learner", "Learner", "choice", "--learner", choices=analyst.list_learners, default="auto"),),
+        awaits=await_nobody,
         run=analyst.train,
         when=has_label,
     ),
@@ -360,6 +369,7 @@ COMMON: Sequence[Step] = (
                 when=lambda workspace: bool(workspace.study.model_limit),
             ),
         ),
+        awaits=await_nobody,
         run=analyst.deliver,
     ),
     Step(

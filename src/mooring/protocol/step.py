@@ -6,7 +6,7 @@ This module names things and loads nothing heavy: help texts and the documentati
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -175,7 +175,32 @@ def _spell(part: Any) -> str:
     return str(part).removesuffix(".0") if isinstance(part, float) else str(part)
 
 
+def await_nobody(workspace: Workspace) -> Sequence[str]:
+    """Return no member: the step can be taken as soon as its folder has what it needs."""
+    return ()
+
+
+def await_files(file: str, names: Callable[[Workspace], Iterable[str]]) -> Callable[[Workspace], Sequence[str]]:
+    """Return a function that lists the members whose file has not arrived; NAME stands for the member."""
+    return lambda workspace: [name for name in names(workspace) if not has_file(workspace, file.replace("NAME", name))]
+
+
+await_bundles = await_files("inbox/NAME.bundle", lambda workspace: [m.name for m in workspace.study.participants])
 ASK_BUNDLES = Question("bundles", "Bundles", "usual", "--bundles", default="inbox")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A file that a step makes for other members; people carry it, or it goes through a place."""
+
+    file: str
+    """Its path below the folder. NAME stands for the sender, STUDY for the study, RECIPIENT for each recipient."""
+    to: str = "everybody"
+    """The role of its recipients."""
+    arrives: str = ""
+    """The folder below the recipient's in which steps look for it; empty for the recipient's folder itself."""
+    grows: bool = False
+    """Whether a later version may replace it."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +219,10 @@ class Step:
     """The heading under which its command is listed."""
     needs: tuple[Item, ...] = ()
     makes: tuple[Item, ...] = ()
+    sends: tuple[Sent, ...] = ()
     asks: tuple[Question, ...] = ()
+    awaits: Callable[[Workspace], Sequence[str]] | None = None
+    """Returns the members whose files 'mooring run' waits for before it takes the step; None if only people take it."""
     run: Callable[..., Outcome] | None = None
     """Takes the folder, the answers by name, `command` and `progress`; None for a step that has a command only."""
     when: Callable[[Workspace], bool] | None = None
@@ -229,7 +257,10 @@ class Addition:
     """The name of the common step."""
     needs: tuple[Item, ...] = ()
     makes: tuple[Item, ...] = ()
+    sends: tuple[Sent, ...] = ()
     asks: tuple[Question, ...] = ()
+    awaits: Callable[[Workspace], Sequence[str]] | None = None
+    """Replaces the members that the step waits for; None to keep them."""
     title: str = ""
     explanation: str = ""
 
@@ -239,6 +270,8 @@ class Addition:
             step,
             needs=(*step.needs, *self.needs),
             makes=(*step.makes, *self.makes),
+            sends=(*step.sends, *self.sends),
+            awaits=self.awaits or step.awaits,
             asks=(*step.asks, *self.asks),
             title=self.title or step.title,
             explanation=self.explanation or step.explanation,

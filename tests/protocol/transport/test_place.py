@@ -72,6 +72,7 @@ def test_only_cards_studies_and_signed_files_are_put(place: Place, bundle: Path,
     assert paths(place) == ["north/everybody/north.card.toml"]
 
 
+@pytest.mark.posix
 def test_links_hidden_files_and_other_depths_are_not_listed(tmp_path: Path) -> None:
     place, folder = Place(str(tmp_path)), tmp_path / "north" / "everybody"
     folder.mkdir(parents=True)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -27,7 +28,7 @@ from typing import BinaryIO
 import numpy as np
 
 from mooring.atomic_io import open_plain_file, write_atomically
-from mooring.errors import InputError, RefusedError
+from mooring.errors import InputError, RefusedError, StorageError
 from mooring.mechanisms.sums.prime_field import PRIME, Elements, Words, draw_elements, require_elements
 from mooring.mechanisms.sums.secret_sharing import Threshold, interpolate, split, weigh
 from mooring.protocol.crypto.derivation import Stream
@@ -47,6 +48,7 @@ from mooring.protocol.messages.signed_file import (
 )
 from mooring.protocol.messages.study import Study
 from mooring.protocol.sums.scheme import sum_scheme
+from mooring.protocol.transport.inbox import list_files
 from mooring.protocol.transport.object_stores import Part
 
 KIND = "sum bundle"
@@ -174,6 +176,15 @@ def read_box(file: BinaryIO, study: Study, combiner: int) -> Box:
     if hashlib.sha256(sealed).hexdigest() != str(fields["boxes"])[64 * (combiner - 1) : 64 * combiner]:
         raise _refuse(f"the box of combiner {combiner} is not the one that was signed")
     return Box(member, _digest_header(header), combiner, fields, sealed)
+
+
+def list_header_digests(folder: Path, study: Study) -> set[str]:
+    """Return the digests of the headers of all bundles of a study in a folder; what is no such bundle is left out."""
+    digests = set[str]()
+    for path in list_files(folder) if folder.is_dir() else ():
+        with suppress(RefusedError, StorageError), open_plain_file(path, what=_WHAT) as file:
+            digests.add(_digest_header(_read_header(file, study)[0]))
+    return digests
 
 
 def find_part(study: Study, combiner: int) -> Part:

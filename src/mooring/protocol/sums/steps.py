@@ -2,34 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from mooring.errors import RefusedError, StorageError
 from mooring.protocol.participant.steps import take_own_step
-from mooring.protocol.step import AGREED, ASK_BUNDLES, BUNDLES, SHARE_ONCE, Addition, Item, Question, Step
-from mooring.protocol.workspace import Outcome, Workspace, has_file
+from mooring.protocol.step import (
+    AGREED,
+    ASK_BUNDLES,
+    BUNDLES,
+    SHARE_ONCE,
+    Addition,
+    Item,
+    Question,
+    Sent,
+    Step,
+    await_bundles,
+    await_files,
+    await_nobody,
+)
+from mooring.protocol.workspace import Outcome, Workspace
 from mooring.typing import Progress
 
 CLOSED = Item("the closing list", ("analysis/closing.list",))
+CLOSING_LIST = Item("the analyst's closing list", ("closing.list",))
 SHARE = Item("your share of the total", ("NAME.share",))
 SHARES = Item("combiners' shares of the total", ("inbox/*.share",))
+
+
+def _has_tested(workspace: Workspace) -> bool:
+    """Whether a combiner has answered, or its receipt mentions every bundle in its inbox."""
+    name = workspace.identify().name
+    return SHARE.is_there(workspace) or _mentions_all(workspace, workspace.root / f"{name}.receipt")
+
+
+def _mentions_all(workspace: Workspace, receipt: Path) -> bool:
+    """Whether a receipt mentions every bundle in the inbox; one that is not there, or is refused, does not."""
+    from mooring.protocol.sums.answers import read_receipt
+    from mooring.protocol.sums.bundle import list_header_digests
+
+    try:
+        passed = read_receipt(receipt, workspace.study).passed
+    except (RefusedError, StorageError):
+        return False
+    return list_header_digests(workspace.root / "inbox", workspace.study) <= passed.keys()
+
+
+def list_combiners(workspace: Workspace) -> Sequence[str]:
+    """Return the names of the study's combiners."""
+    from mooring.protocol.sums.scheme import sum_scheme
+
+    return sum_scheme(workspace.study).combiners
+
+
+def await_receipts(workspace: Workspace) -> Sequence[str]:
+    """Return participants whose bundle has not arrived or, if all have, combiners who have not tested all of them."""
+    inbox = workspace.root / "inbox"
+    return await_bundles(workspace) or [
+        name for name in list_combiners(workspace) if not _mentions_all(workspace, inbox / f"{name}.receipt")
+    ]
+
+
+def confirm(
+    workspace: Workspace,
+    *,
+    bundles: str | Path,
+    output: Path | None = None,
+    command: str = "",
+    progress: Progress | None = None,
+) -> Outcome:
+    """Write a combiner's receipt for the bundles."""
+    path = output or workspace.root / f"{workspace.identify().name}.receipt"
+    return take_own_step("combine", workspace, path, progress, bundles=bundles)
 
 
 def combine(
     workspace: Workspace,
     *,
     bundles: str | Path,
-    closing_list: Path | None = None,
+    closing_list: Path,
     output: Path | None = None,
     command: str = "",
     progress: Progress | None = None,
 ) -> Outcome:
-    """Write a combiner's share of the total of a closing list or, without a list, a receipt for the bundles."""
+    """Write a combiner's share of the total of a closing list."""
     name = workspace.identify().name
-    if closing_list is None:
-        return take_own_step(
-            "combine", workspace, output or workspace.root / f"{name}.receipt", progress, bundles=bundles
-        )
     path = output or workspace.root / f"{name}.share"
     return take_own_step("combine", workspace, path, progress, bundles=bundles, list=closing_list)
 
@@ -53,38 +110,53 @@ def watch(
 
 STEPS = (
     Step(
-        name="combine",
+        name="confirm",
         role="combiner",
-        title="Combine",
-        explanation="Test your share in each bundle, and send the receipt to the analyst. Once the analyst has closed the "
-        "list (closing.list), take this step again to add up your shares; one list is answered, once, and your combining "
-        "key is destroyed then.",
+        title="Test bundles",
+        explanation="Test your share in each bundle, and write a receipt for the analyst; bundles that arrive later are "
+        "tested by taking the step again.",
         command="combine",
         phase=SHARE_ONCE,
         needs=(AGREED, BUNDLES),
-        makes=(SHARE,),
-        asks=(
-            ASK_BUNDLES,
-            Question(
-                "closing_list",
-                "Closing list",
-                "usual",
-                "--list",
-                default="closing.list",
-                when=lambda workspace: has_file(workspace, "closing.list"),
-            ),
-        ),
-        run=combine,
+        makes=(Item("your receipt for the bundles", ("NAME.receipt",), _has_tested),),
+        sends=(Sent("NAME.receipt", "analyst", "inbox", grows=True),),
+        asks=(ASK_BUNDLES,),
+        awaits=await_nobody,
+        run=confirm,
         after="send",
+    ),
+    Step(
+        name="combine",
+        role="combiner",
+        title="Combine",
+        explanation="Add up your shares of the bundles that the analyst's closing list names; one list is answered, once, "
+        "and your combining key is destroyed then.",
+        command="combine",
+        phase=SHARE_ONCE,
+        needs=(AGREED, BUNDLES, CLOSING_LIST),
+        makes=(SHARE,),
+        sends=(Sent("NAME.share", "analyst", "inbox"),),
+        asks=(ASK_BUNDLES, Question("closing_list", "Closing list", "usual", "--list", default="closing.list")),
+        awaits=await_nobody,
+        run=combine,
+        after="confirm",
     ),
 )
 ADDITIONS = (
+    Addition(step="share", sends=(Sent("NAME.bundle", "combiner", "inbox"),)),
     Addition(
         step="align",
         makes=(CLOSED,),
+        sends=(Sent("analysis/closing.list", "combiner"),),
         asks=(Question("receipts", "Receipts", "usual", "--receipts", default="inbox"),),
+        awaits=await_receipts,
         title="Close the list",
         explanation="Sign the list of contributions that make up the total, for the combiners; a study is closed once.",
     ),
-    Addition(step="train", needs=(SHARES,), asks=(Question("shares", "Shares", "usual", "--shares", default="inbox"),)),
+    Addition(
+        step="train",
+        needs=(SHARES,),
+        asks=(Question("shares", "Shares", "usual", "--shares", default="inbox"),),
+        awaits=await_files("inbox/NAME.share", list_combiners),
+    ),
 )
