@@ -127,7 +127,7 @@ class Place:
             parcel = _check(source, opened, file.name)
             if not is_url(self.address):
                 self._open_folder()
-                make_folder(local_path(target).parent, mode=0o755, what=WHAT)
+                make_folder(local_path(target).parent, what=WHAT)
             else:
                 system, path = open_store(target, allow_http=parcel.form.is_sealed)
                 _make_store_folder(system, path)
