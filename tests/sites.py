@@ -1,13 +1,14 @@
 """Studies of numbers: of participants with keys and no vault, with their bundles; and of participants with vaults."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mooring import RigidMap
-from mooring.learners.models import ModelSpec
+from mooring.learners.models import Specify
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.signed_file import write_signed
@@ -134,6 +135,6 @@ def label_by_sum(rows: np.ndarray) -> list[str]:
     return ["ab"[int(total > 0)] for total in rows.sum(axis=1)]
 
 
-def spec_of(study: Study) -> ModelSpec:
-    """What the models of a study take and predict."""
-    return exchange_of(study).specify_model(study)
+def specifier_of(study: Study) -> Specify:
+    """What the models of a study take and predict, by outcome."""
+    return partial(exchange_of(study).specify_model, study)

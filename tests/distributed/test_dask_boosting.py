@@ -37,7 +37,7 @@ from mooring.tables.schema import Label
 from tests.commands import flat, run
 from tests.learners.test_models import require_no_mean
 from tests.raising import raising
-from tests.sites import rewrite_bundle, spec_of
+from tests.sites import rewrite_bundle, specifier_of
 
 from .dask_study import align_on_dask, make, matrix
 
@@ -56,7 +56,7 @@ class World:
     pieces: list[Piece]
 
     def model(self) -> Model:
-        return read_model(self.folder / "training.safetensors", spec_of(self.study))[0]
+        return read_model(self.folder / "training.safetensors", specifier_of(self.study))[0]
 
 
 def world(client: Client, folder: Path, label: Label, p: int = 3, model_limit: str = "") -> World:

@@ -25,7 +25,7 @@ from mooring.protocol.rotation.training import train
 from tests.commands import flat, record_of, run
 from tests.learners.test_models import require_no_mean
 from tests.raising import raising
-from tests.sites import KEYS, rewrite_bundle, spec_of
+from tests.sites import KEYS, rewrite_bundle, specifier_of
 
 from .dask_study import Made, align_on_dask, make
 
@@ -57,7 +57,7 @@ def rows_and_labels(made: Made, folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def model(made: Made, folder: Path) -> Model:
-    found, _ = read_model(folder / "training.safetensors", spec_of(made.study))
+    found, _ = read_model(folder / "training.safetensors", specifier_of(made.study))
     require_no_mean(found, rows_and_labels(made, folder)[0].astype(np.float64))
     return found
 

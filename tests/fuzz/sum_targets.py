@@ -39,7 +39,7 @@ from mooring.protocol.sums.training import train_sums
 from tests.fuzz.target import Target, make_place, sign_again, write_file
 from tests.protocol.hostile import World
 from tests.protocol.sums.support import SumStudy, make_sum_study
-from tests.sites import spec_of
+from tests.sites import specifier_of
 
 _COMBINER = 2  # whose box holds a share; the first one's holds a seed
 
@@ -73,7 +73,7 @@ def sum_targets(world: World) -> list[Target]:
 
     def read_result(data: bytes) -> object:
         write_file(place / "results" / "p0" / MODEL_FILE, sign_again(data, "model", given.analyst.signing_key))
-        return read_delivered_model(place / "results" / "p0", given.study, spec_of(given.study)).model
+        return read_delivered_model(place / "results" / "p0", given.study, specifier_of(given.study)).model
 
     sealed = np.arange(_length(given), dtype="<u8").tobytes()
     return [

@@ -49,7 +49,7 @@ from tests.fuzz.sum_targets import sum_targets
 from tests.fuzz.target import Target, make_place, sign_again, write_file
 from tests.protocol.hostile import H, World, build_world
 from tests.protocol.hostile_anchors import inner, sealed
-from tests.sites import spec_of
+from tests.sites import specifier_of
 from tests.study_settings import change
 
 
@@ -90,7 +90,7 @@ def _messages(world: World) -> list[Target]:
 
     def read_model(data: bytes) -> object:
         write_file(trained / MODEL_FILE, sign_again(data, "model", world.analyst.signing_key))
-        return read_delivered_model(trained, study, spec_of(study)).model.predict(np.zeros((2, H)))
+        return read_delivered_model(trained, study, specifier_of(study)).model.predict(np.zeros((2, H)))
 
     def read_projection(data: bytes) -> object:
         digest = hashlib.sha256(data).hexdigest()

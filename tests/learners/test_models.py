@@ -16,8 +16,10 @@ from mooring.learners.models import MOST_LEVELS, FourierFunction, LinearFunction
 from mooring.learners.sums import SumModel
 from mooring.learners.trees import Tree, lay_out_trees, read_xgboost, unscale_limits, widen_limits
 from mooring.mechanisms.sums.feature_map import TableFeatures
+from mooring.mechanisms.sums.level_features import LevelFeatures
 from mooring.mechanisms.sums.picture_features import PictureFeatures
 from mooring.mechanisms.sums.random_fourier import FourierFeatures
+from mooring.mechanisms.sums.workload import make_workload
 from mooring.tables.schema import Column, Schema
 from tests.raising import raising
 
@@ -313,8 +315,12 @@ def feature_maps(draw: Any) -> Any:
     )
     columns = [KINDS[kind](f"c{k}", "indicate" if missing else "refuse") for k, (kind, missing, _) in enumerate(drawn)]
     logs = frozenset(one.name for one, (_, _, log) in zip(columns, drawn, strict=True) if log and one.kind == "number")
-    features = TableFeatures(Schema(tuple(columns)), logs, draw(st.sampled_from([0, 3, 5])))
-    return features, draw_encoded(features.schema, 40, rng)
+    schema = Schema(tuple(columns))
+    if draw(st.booleans()):
+        features: Any = LevelFeatures(make_workload(schema, log_scaled=logs), schema)
+    else:
+        features = TableFeatures(schema, logs, draw(st.sampled_from([0, 3, 5])))
+    return features, draw_encoded(schema, 40, rng)
 
 
 def sum_model(features: Any, n_classes: int, seed: int, bounds: tuple[float, float]) -> tuple[SumModel, Model]:

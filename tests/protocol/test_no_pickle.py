@@ -27,7 +27,7 @@ from mooring.protocol.rotation.bundle import verify_bundle
 from mooring.protocol.rotation.result import read_result
 from mooring.protocol.storage.vault import Vault
 from mooring.tables.encoder import read_encoded
-from tests.sites import spec_of
+from tests.sites import specifier_of
 
 from .hostile import Canary, World, build_world
 
@@ -122,8 +122,8 @@ def readers(world: World, path: Path) -> dict[str, Callable[[], object]]:
         "bundle": lambda: verify_bundle(path, world.study),
         "anchor": lambda: open_anchor(world.vaults[1], world.study, path),
         "map": lambda: read_result(folder, world.study, world.study.participants[0]),
-        "model": lambda: read_delivered_model(folder, world.study, spec_of(world.study)),
-        "trained model": lambda: read_model(path, spec_of(world.study)),
+        "model": lambda: read_delivered_model(folder, world.study, specifier_of(world.study)),
+        "trained model": lambda: read_model(path, specifier_of(world.study)),
         "card": lambda: read_card(path),
         "study": lambda: Study.read(path),
         "table": lambda: read_encoded(world.study.schema, folder / "table.csv"),

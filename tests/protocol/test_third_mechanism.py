@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -55,7 +56,7 @@ from mooring.protocol.steps import explain_command
 from mooring.protocol.storage.fingerprints import RowCollector
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Floors, Vault
-from mooring.tables import Partition, encoded_batches
+from mooring.tables import Partition, Schema, encoded_batches
 from tests import commands
 
 NAME = "plain-totals"
@@ -129,6 +130,7 @@ class TotalsModel:
     """The delivered model."""
 
     delivered: DeliveredModel
+    schema: Schema
 
     @property
     def release(self) -> None:
@@ -263,16 +265,17 @@ class TotalsExchange(Exchange):
         return training
 
     def prepare_results(self, study: Study, folder: Path) -> Deliverable:
-        model, training = read_training(folder, TotalsTraining, study, self.specify_model(study))
+        model, training = read_training(folder, TotalsTraining, study, partial(self.specify_model, study))
         names = tuple(member.name for member in study.participants)
         return Deliverable(names, model, training.made_from, 1.0, "Add noise", lambda *_: None)
 
-    def specify_model(self, study: Study) -> ModelSpec:
+    def specify_model(self, study: Study, outcome: str = "") -> ModelSpec:
         return ModelSpec(study.n_features, len(study.label.classes), layout_of(study)[0], None)
 
     def open_result(self, vault: Vault, study: Study, folder: Path) -> TotalsModel:
         find_membership(vault, study)
-        return TotalsModel(read_delivered_model(folder, study, self.specify_model(study)))
+        delivered = read_delivered_model(folder, study, partial(self.specify_model, study))
+        return TotalsModel(delivered, study.schema)
 
 
 @pytest.fixture

@@ -230,7 +230,7 @@ def sum_records(names: Sequence[str], audit: AuditResult | None = None) -> Study
         intake=IntakeRecord("study", tuple(AcceptedBundle(name, "ab" * 32) for name in names), command="mooring align"),
         gathered=Closing(here, {names[-1]: "its shares do not fit"}, (), (), "aa" * 32, command="mooring align"),
         training=SumTraining(
-            "least-squares", "classes", here, (names[0],), 1.0, 1e-5, "row", 4000, "cd" * 32, False,
+            "least-squares", "ill", "classes", here, (names[0],), 1.0, 1e-5, "row", 4000, "cd" * 32, False,
             command="mooring train",
         ),
         delivery=Delivery(tuple(names), "cd" * 32, command="mooring deliver"),

@@ -34,6 +34,14 @@ def train(
         str | None,
         typer.Option(help="Folder of the combiners' *.share files, or its URL.", rich_help_panel="Secure sums"),
     ] = None,
+    outcome: Annotated[
+        str,
+        typer.Option(
+            help="Column to predict, in a study with questions.",
+            show_default="the label",
+            rich_help_panel="Secure sums",
+        ),
+    ] = "",
 ) -> int:
     """Take the step 'train'.
 
@@ -47,9 +55,11 @@ def train(
 
     Secure sums: mooring train --study study.toml --folder analysis --shares inbox
 
+    Of any column, from the same total: mooring train --shares inbox --outcome smoker
+
     With Dask, in pieces: mooring train --engine dask --learner random-fourier
     """
     workspace = execution.make_workspace(study, folder=folder)
     with engine.connect(passes=passes) as workspace.engine:
-        outcome = execution.take_step("train", workspace, learner=learner, seed=seed, shares=shares)
-    return console.show_outcome(outcome)
+        trained = execution.take_step("train", workspace, learner=learner, seed=seed, shares=shares, outcome=outcome)
+    return console.show_outcome(trained)

@@ -9,6 +9,7 @@ Legend: x a row; W, b weights and intercepts; F, f frequencies and offsets.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
@@ -79,6 +80,8 @@ class ModelSpec:
     """The public features that the function is applied to, if it is not applied to the row itself."""
     bounds: tuple[float, float] | None = None
     """The range of a predicted number, to which predictions are clipped."""
+    outcome: str = ""
+    """Name of the column that is predicted; empty for the study's label."""
 
     @property
     def kind(self) -> Kind:
@@ -89,6 +92,10 @@ class ModelSpec:
     def n_arguments(self) -> int:
         """The number of arguments of the function: the entries of the row or of its features without the constant."""
         return self.n_inputs if self.features is None else self.features.n_features - 1
+
+
+Specify: TypeAlias = Callable[[str], ModelSpec]
+"""Returns the inputs and outputs of a study's models of an outcome, which is empty for the label."""
 
 
 @dataclass(frozen=True, eq=False)

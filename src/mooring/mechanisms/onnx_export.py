@@ -4,7 +4,7 @@ Every function is written as matrix products, comparisons and look-ups of ONNX's
 arrays. A model of secure sums starts with its features.
 
 Legend: u the features of a row before they are scaled; W the weights, b the intercepts; c₀ the share of the constant. The
-score is √(1 − c₀) uW/‖u‖ + b.
+score is √(1 − c₀) uW/‖u‖ + b. Contrasts of levels are not scaled: there the score is uW + b.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import numpy.typing as npt
 from mooring.errors import InputError, MissingExtraError
 from mooring.learners.models import FeatureMap, FourierFunction, LinearFunction, Model, TreeFunction
 from mooring.mechanisms.sums.feature_map import DECADES, TableFeatures, curve_coordinates, level_contrasts
+from mooring.mechanisms.sums.level_features import LevelFeatures
+from mooring.mechanisms.sums.levels import Levels
 from mooring.mechanisms.sums.picture_features import BLANK, FLOOR, PIXELS, PictureFeatures
 from mooring.mechanisms.sums.random_fourier import FourierFeatures
 from mooring.tables.schema import Column
@@ -159,6 +161,8 @@ def _add_trees(graph: _Graph, function: TreeFunction, rows: str) -> str:
 
 def _add_features(graph: _Graph, function: LinearFunction, features: FeatureMap, rows: str) -> str:
     """Add a linear function of public features, which is applied before the features are scaled."""
+    if isinstance(features, LevelFeatures):
+        return _add_linear(graph, _add_level_features(graph, features, rows), function.weights, function.intercepts)
     u = _add_unscaled_features(graph, features, rows)
     scores = graph.add("MatMul", u, graph.hold(function.weights))
     share = math.sqrt(1 - features.constant_share)
@@ -184,7 +188,7 @@ def _add_unscaled_features(graph: _Graph, features: FeatureMap, rows: str) -> st
             return graph.add("Concat", graph.add("Cos", phases), sine, axis=1)
     raise InputError(
         "features",
-        expected="TableFeatures, PictureFeatures or FourierFeatures",
+        expected="TableFeatures, LevelFeatures, PictureFeatures or FourierFeatures",
         got=type(features).__name__,
         cure="Use one of them.",
     )
@@ -221,6 +225,49 @@ def _add_number_features(graph: _Graph, features: TableFeatures, column: Column,
     slope = graph.hold(np.float64((n_hats - 1) / 2))
     hats = graph.add("Relu", graph.add("Sub", unit, graph.add("Mul", distance, slope)))
     return graph.add("MatMul", hats, graph.hold(curve_coordinates(n_hats).T))
+
+
+def _add_level_features(graph: _Graph, features: LevelFeatures, rows: str) -> str:
+    """Add the contrasts of levels, column by column, as `LevelFeatures.apply` computes them."""
+    parts = []
+    for index, start in features.columns:
+        levels = features.workload.columns[index]
+        if levels.nodes:
+            weights = _add_node_weights(graph, levels, start, rows)
+        else:
+            words = np.arange(start, start + levels.n_levels - levels.has_missing)
+            weights = graph.add("Gather", rows, graph.hold(words), axis=1)
+            if levels.has_missing:
+                present = graph.sum_rows(weights, keepdims=1)
+                weights = graph.add("Concat", weights, graph.add("Sub", graph.hold(np.float64(1)), present), axis=1)
+        parts.append(graph.add("MatMul", weights, graph.hold(features.workload.scaled_contrasts(index).T)))
+    return graph.add("Concat", *parts, axis=1)
+
+
+def _add_node_weights(graph: _Graph, levels: Levels, start: int, rows: str) -> str:
+    """Add the weights of a number on its nodes and on the level of missing values, if there is one."""
+    number = graph.add("Gather", rows, graph.hold(np.array([start])), axis=1)
+    low, high, unit = levels.low, levels.high, graph.hold(np.float64(1))
+    scaled = graph.add("Mul", number, graph.hold(np.float64((high - low) / 2)))
+    values = _add_bounds(graph, graph.add("Add", scaled, graph.hold(np.float64((high + low) / 2))), (low, high))
+    if levels.is_whole:
+        values = graph.add("Round", values)
+    if levels.is_log and low > 0:
+        values = graph.add("Log", values)
+    elif levels.is_log:
+        steps = graph.add("Sub", values, graph.hold(np.float64(low)))
+        steps = graph.add("Mul", steps, graph.hold(np.float64((DECADES - 1) / (high - low))))
+        values = graph.add("Log", graph.add("Add", steps, unit))
+    first, last = levels.nodes[0], levels.nodes[-1]
+    position = graph.add("Sub", values, graph.hold(np.float64(first)))
+    position = graph.add("Mul", position, graph.hold(np.float64((len(levels.nodes) - 1) / (last - first))))
+    distance = graph.add("Abs", graph.add("Sub", position, graph.hold(np.arange(len(levels.nodes))[None] * 1.0)))
+    weights = graph.add("Relu", graph.add("Sub", unit, distance))
+    if not levels.has_missing:
+        return weights
+    missing = graph.add("Gather", rows, graph.hold(np.array([start + 1])), axis=1)
+    weights = graph.add("Mul", weights, graph.add("Sub", unit, missing))
+    return graph.add("Concat", weights, missing, axis=1)
 
 
 def _add_picture_features(graph: _Graph, features: PictureFeatures, rows: str) -> str:

@@ -29,6 +29,7 @@ from mooring.protocol.step import Addition, Step
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.serialization import Rows
 from mooring.tables.encoder import EncodedRows
+from mooring.tables.schema import Schema
 from mooring.typing import Matrix, Progress, TableSource
 
 if TYPE_CHECKING:  # attacks take a second to load, and only an assessment needs them
@@ -117,6 +118,8 @@ class TrainOptions:
     command: str = ""
     """The command that was run, for the record."""
     progress: Progress | None = None
+    outcome: str = ""
+    """The column to predict; empty for the study's label."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +150,10 @@ class Predictor(Protocol):
     @property
     def model_digest(self) -> str:
         """SHA-256 of the model; empty where none was delivered."""
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the rows that the model takes, and what it predicts as their label."""
 
     def predict(self, rows: Matrix) -> Predicted:
         """Values and, where there are such, probabilities."""
@@ -310,6 +317,12 @@ class Analysis(Protocol):
         """Refuse a learner whose model cannot be trained or delivered."""
         require_choice("learner", learner, self.list_learners(study))
 
+    def require_outcome(self, study: Study, outcome: str) -> None:
+        """Refuse to train on a column that the gathered contributions do not predict: by default, all but the label."""
+        if outcome not in ("", study.label.column):
+            problem = f"A study of {self.name} predicts its label only, and {outcome[:60]!r} is not its label."
+            raise InputError("outcome", problem=problem, cure="Leave the outcome out.")
+
     @abstractmethod
     def train(self, study: Study, folder: Path, options: TrainOptions) -> TrainingRecord:
         """Train on what was gathered, and keep the model in the work folder."""
@@ -328,8 +341,8 @@ class Analysis(Protocol):
         """Return what is delivered from a work folder."""
 
     @abstractmethod
-    def specify_model(self, study: Study) -> ModelSpec:
-        """Return the inputs and outputs of the study's models."""
+    def specify_model(self, study: Study, outcome: str = "") -> ModelSpec:
+        """Return the inputs and outputs of the study's models of an outcome, which is empty for the label."""
 
 
 class Presentation(Protocol):

@@ -28,7 +28,7 @@ from mooring.protocol.rotation.training import train
 from mooring.protocol.rotation.training_record import Training
 from tests.protocol.rotation.support import bundles_of, prepared, send, sites_of
 from tests.raising import raising
-from tests.sites import ANALYST, KEYS, numeric_study, spec_of
+from tests.sites import ANALYST, KEYS, numeric_study, specifier_of
 
 pytestmark = pytest.mark.usefixtures("fewer_features")
 
@@ -203,7 +203,7 @@ def test_a_delivered_model_holds_nobodys_rows(tmp_path: Path) -> None:
         fitted = train_learner(name, rows.astype(np.float64), labels, kind="classes", seed=0)
         assert rows_inside(fitted.to_model(2), rows) == 0
     train(study, work, learner="random-fourier")
-    assert rows_inside(read_model(work / "training.safetensors", spec_of(study))[0], rows) == 0
+    assert rows_inside(read_model(work / "training.safetensors", specifier_of(study))[0], rows) == 0
 
 
 def test_a_model_above_the_studys_limit_is_delivered_by_override_alone(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from mooring.protocol.messages.model import (
 from mooring.protocol.messages.study import Study
 from mooring.tables.schema import Label
 from tests.raising import raising
-from tests.sites import ANALYST, numeric_study, spec_of
+from tests.sites import ANALYST, numeric_study, specifier_of
 
 H = 6
 FIELDS = ("study", "source")
@@ -45,10 +45,10 @@ def test_what_is_written_is_read_back(kind: Kind, name: str, tmp_path: Path) -> 
     study, model = study_of(kind), trained(name, kind)
     rows = np.random.default_rng(1).standard_normal((500, H))
     digest = sign_model(tmp_path / MODEL_FILE, model, {"study": study.digest, "source": "a"}, ANALYST)
-    signed = read_signed_model(tmp_path / MODEL_FILE, study, spec_of(study), fields=FIELDS)
+    signed = read_signed_model(tmp_path / MODEL_FILE, study, specifier_of(study), fields=FIELDS)
     assert (signed.digest, signed.fields["source"]) == (digest, "a")
     kept = write_model(tmp_path / "kept", model)
-    again, found = read_model(tmp_path / "kept", spec_of(study))
+    again, found = read_model(tmp_path / "kept", specifier_of(study))
     assert kept == found
     for one in (signed.model, again):
         for expected, there in zip(
@@ -60,7 +60,7 @@ def test_what_is_written_is_read_back(kind: Kind, name: str, tmp_path: Path) -> 
 def test_a_file_that_nobody_signed_is_not_taken_as_a_result(tmp_path: Path) -> None:
     write_model(tmp_path / MODEL_FILE, trained("linear", "classes"))
     with raising(RefusedError, "the model file", reason="no manifest and signature"):
-        read_signed_model(tmp_path / MODEL_FILE, study_of("classes"), spec_of(study_of("classes")), fields=FIELDS)
+        read_signed_model(tmp_path / MODEL_FILE, study_of("classes"), specifier_of(study_of("classes")), fields=FIELDS)
 
 
 @pytest.mark.parametrize("at", range(0, 1200, 37))
@@ -74,18 +74,18 @@ def test_a_model_that_is_cut_or_changed_is_refused(at: int, tmp_path: Path) -> N
     for bad in (data[:at], bytes(changed)):
         (tmp_path / MODEL_FILE).write_bytes(bad)
         with pytest.raises(RefusedError):
-            read_signed_model(tmp_path / MODEL_FILE, study, spec_of(study), fields=FIELDS)
+            read_signed_model(tmp_path / MODEL_FILE, study, specifier_of(study), fields=FIELDS)
 
 
 def test_a_model_of_another_kind_is_refused(tmp_path: Path) -> None:
     write_model(tmp_path / "number", trained("linear", "number"))
     with raising(RefusedError, "the model", reason="outputs"):
-        read_model(tmp_path / "number", spec_of(study_of("classes")))
+        read_model(tmp_path / "number", specifier_of(study_of("classes")))
     write_model(tmp_path / "classes", trained("linear", "classes"))
     with raising(RefusedError, "the model", reason="outputs"):
-        read_model(tmp_path / "classes", spec_of(study_of("number")))
+        read_model(tmp_path / "classes", specifier_of(study_of("number")))
     with raising(RefusedError, "the model", reason="no label"):
-        read_model(tmp_path / "classes", spec_of(replace(numeric_study(), label=Label())))
+        read_model(tmp_path / "classes", specifier_of(replace(numeric_study(), label=Label())))
 
 
 def test_participants_take_as_many_boosted_trees_as_are_ever_trained(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_participants_take_as_many_boosted_trees_as_are_ever_trained(tmp_path: P
     model = Model(ModelSpec(H, 50), function, "softmax", np.arange(50, dtype=np.int32), np.full(50, 0.02))
     write_model(tmp_path / "large", model)
     assert (tmp_path / "large").stat().st_size < messages.MOST_MODEL_BYTES
-    again, _ = read_model(tmp_path / "large", model.spec)
+    again, _ = read_model(tmp_path / "large", lambda _: model.spec)
     rows = rng.standard_normal((50, H))
     assert np.array_equal(again.predict(rows), model.predict(rows))
 

@@ -21,7 +21,7 @@ from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.result import Release
 from mooring.protocol.participant.membership import make_member, read_check
-from mooring.protocol.participant.prediction import PredictionRecord, Predictions, Scoring, predict_rows
+from mooring.protocol.participant.prediction import PredictionRecord, Predictions, Scoring
 from mooring.protocol.participant.steps import advise_sharing, share
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.results import ShareResult
@@ -280,7 +280,5 @@ def test_what_was_shared_is_told_with_what_it_spends(tmp_path: Path) -> None:
     assert (
         exchange_of(numeric_study()).describe_share(numeric_study(), ShareResult(2, "", False))[0].startswith("2 rows,")
     )
-    with raising(InputError, "study"):
-        predict_rows(None, numeric_study(kind="none"), tmp_path, result=tmp_path)  # type: ignore[arg-type]
     number = replace(noisy, label=Label("y", "number", low=-3, high=5))
     assert scale_labels(number, np.array([-3 - 1e-7, -3, 0, 1, 5, 5 + 1e-7])).tolist() == [-1, -1, -0.25, 0, 1, 1]

@@ -25,7 +25,7 @@ from mooring.protocol.rotation.outliers import find_disagreeing
 from mooring.protocol.rotation.training import train
 from mooring.protocol.rotation.training_record import Training
 from tests.protocol.rotation.support import Site, send
-from tests.sites import numeric_study, spec_of
+from tests.sites import numeric_study, specifier_of
 
 pytestmark = pytest.mark.usefixtures("fewer_features")
 
@@ -131,7 +131,7 @@ def run(method: str, change: Change | None, bad: int) -> tuple[Training | None, 
                 np.testing.assert_array_equal(space.align_rows(k, np.eye(H)), without.align_rows(k, np.eye(H)))
             return None, space, scores
         found = train(study, work, learner="linear")
-        model, _ = read_model(work / "training.safetensors", spec_of(study))
+        model, _ = read_model(work / "training.safetensors", specifier_of(study))
     scores = {}
     for who in set(range(P)) - {bad}:
         own = space.align_rows(space.names.index(f"site-{who}"), np.asarray(sites[who].secret.apply(rows)))

@@ -11,20 +11,25 @@ import numpy as np
 import pytest
 
 from mooring.errors import InputError, RefusedError
+from mooring.mechanisms.onnx_export import to_onnx
 from mooring.mechanisms.settings import MechanismSettings
 from mooring.mechanisms.sums.answers import describe
 from mooring.mechanisms.sums.guarantee import calibrate_multiplier
 from mooring.mechanisms.sums.pairwise import PairwiseLayout
 from mooring.mechanisms.sums.settings import SumSettings
 from mooring.mechanisms.sums.workload import PairwiseTotal, sum_exactly
+from mooring.protocol.analyst.role import Analyst
+from mooring.protocol.messages.result import read_delivered_model
 from mooring.protocol.messages.study_file import RangeSource
+from mooring.protocol.participant.prediction import predict_rows
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.sums.scheme import sum_scheme
 from mooring.protocol.sums.total import open_total
-from mooring.protocol.sums.training import train_sums
+from mooring.protocol.sums.training import SumTraining, train_sums
 from mooring.tables.schema import Column, Schema
 from tests.protocol.sums.support import SumStudy, make_sum_study
 from tests.raising import raising
+from tests.sites import specifier_of
 
 QUESTIONS = ("model", "tables", "regression")
 
@@ -77,6 +82,34 @@ def test_a_model_of_the_label_follows_from_the_general_total(tmp_path: Path) -> 
     training = train_sums(given.study, given.work, given.inbox)
     assert training.rows == pytest.approx(3000, abs=100)
     assert training.learner == "discriminant"
+
+
+def test_a_model_of_any_column_is_trained_delivered_and_used(tmp_path: Path) -> None:
+    given = make_sum_study(tmp_path, 2, epsilon=8.0, questions=QUESTIONS)
+    open_after(given, table=lambda i: given.table(i, 1500))
+    lab = Analyst(given.study, given.work, given.analyst.signing_key)
+    training = lab.train(shares=given.inbox, outcome="x0")
+    assert isinstance(training, SumTraining)
+    assert (training.outcome, training.learner, training.n_classes) == ("x0", "least-squares", 0)
+    lab.deliver(tmp_path / "results")
+    place: dict[str, Any] = {"result": tmp_path / "results" / "p0"}
+    known = predict_rows(given.vaults[0], given.study, given.table(0, 1500), **place)
+    assert known.n_shared == 1500
+    assert known.score is not None
+    new = tmp_path / "new.csv"
+    new.write_text("x1\n-50\n50\n")
+    assert (np.abs(predict_rows(given.vaults[0], given.study, new, **place).values) <= 100).all()
+    assert to_onnx(read_delivered_model(place["result"], given.study, specifier_of(given.study)).model)
+
+
+@pytest.mark.parametrize(("questions", "outcome"), [(("model",), "x0"), (QUESTIONS, "height")])
+def test_an_outcome_that_the_total_does_not_predict_is_refused(
+    questions: tuple[str, ...], outcome: str, tmp_path: Path
+) -> None:
+    given = make_sum_study(tmp_path, 2, questions=questions)
+    with pytest.raises(InputError) as caught:
+        Analyst(given.study, given.work).train(shares=given.inbox, outcome=outcome)
+    assert caught.value.what in ("outcome", "column")
 
 
 def test_means_of_persons_are_added_and_lose_nothing(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ from mooring.protocol.sums.training import train_sums
 from mooring.tables.schema import Column, Label
 from tests.protocol.sums.support import SumStudy, make_sum_study
 from tests.raising import raising
-from tests.sites import spec_of, vaulted_study
+from tests.sites import specifier_of, vaulted_study
 
 
 def exact_sums(given: SumStudy, people: range | list[int], n: int = 30) -> np.ndarray:
@@ -110,8 +110,8 @@ def test_without_noise_the_total_is_everybodys_sum_and_the_model_that_of_the_poo
     through(given, range(6))
     total = open_total(given.study, given.work, given.inbox)
     S, T = sum_scheme(given.study).layout.unpack(exact_sums(given, range(6)))
-    np.testing.assert_array_equal(total.sums.products, S)
-    np.testing.assert_array_equal(total.sums.outcomes, T)
+    np.testing.assert_array_equal(total.content.products, S)
+    np.testing.assert_array_equal(total.content.outcomes, T)
     assert (total.wrong, total.participants) == ((), tuple(f"p{i}" for i in range(6)))
     assert not (found := collect(given.study, given.inbox, given.work)).set_aside, found
 
@@ -204,7 +204,7 @@ def test_features_fitted_to_public_pictures_go_from_the_study_to_the_prediction(
         given.combine(i)
     phi = features.apply(np.concatenate(rows))
     np.testing.assert_allclose(np.linalg.norm(phi, axis=1), 1)
-    np.testing.assert_allclose(open_total(given.study, given.work, given.inbox).sums.products, phi.T @ phi, atol=0.1)
+    np.testing.assert_allclose(open_total(given.study, given.work, given.inbox).content.products, phi.T @ phi, atol=0.1)
     train_sums(given.study, given.work, given.inbox)
     deliver(given.study, given.work, folder / "results", given.analyst.signing_key)
     write_pictures(new := folder / "new.csv", 40, 7)
@@ -1001,7 +1001,7 @@ def test_a_model_of_sums_has_the_risk_that_its_noise_allows(
     assert release.risk == (1.0 if epsilon is None else pytest.approx(math.e * 0.01 + 1e-5))
     if not within:  # an analyst that signs another risk than the study's noise has
         source = read_list(given.study, given.work).digest
-        model, _ = read_training(given.work, TrainingRecord, given.study, spec_of(given.study), made_from=source)
+        model, _ = read_training(given.work, TrainingRecord, given.study, specifier_of(given.study), made_from=source)
         key = given.analyst.signing_key
         write_delivered_model(results / "p1" / MODEL_FILE, given.study, model, source, key, Release(0.0))
         with raising(RefusedError, "the result"):

@@ -328,7 +328,7 @@ def test_as_many_rows_as_the_study_allows_are_accepted_and_many_more_are_not(fol
     given = make_sum_study(folder, epsilon=8.0, quorum=6, most_rows=200)
     for i in range(6):
         given.share(i, data=given.table(i, 200))
-    assert open_after(given).sums.n_rows == pytest.approx(1200, abs=6 * 7)
+    assert open_after(given).content.n_rows == pytest.approx(1200, abs=6 * 7)
     crowded = make_sum_study(folder / "crowded", epsilon=8.0, quorum=6, most_rows=200)
     for i in range(6):
         crowded.share(i, data=crowded.table(i, 200 if i else 2000))

@@ -43,9 +43,9 @@ def test_the_total_carries_the_noise_of_each(folder: Path) -> None:
         given.combine(i)
     total, layout, noise = open_total(given.study, given.work, given.inbox), *layout_and_noise(given)
     S, T = layout.unpack(np.sum(opened, axis=0))
-    np.testing.assert_array_equal(total.sums.products, S)
-    np.testing.assert_array_equal(total.sums.outcomes, T)
-    assert total.sums.noise_scales == noise.scales(layout, 6)
+    np.testing.assert_array_equal(total.content.products, S)
+    np.testing.assert_array_equal(total.content.outcomes, T)
+    assert total.content.noise_scales == noise.scales(layout, 6)
     assert all((vector != exact_sums(given, [i])).mean() > 0.9 for i, vector in enumerate(opened))
 
 

@@ -188,7 +188,7 @@ def train_on_dask(
     folder = Path(folder).absolute()
     if folder.is_dir():
         require_shared(client, folder)
-    kind = require_label(study)
+    kind = require_label(study.schema)
     require_learner(learner, engine="dask")
     if passes is not None and passes < 1:
         raise InputError("passes", expected="one or more", got=str(passes), cure="Leave it out.")

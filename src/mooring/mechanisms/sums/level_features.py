@@ -2,12 +2,14 @@
 
 The total has no block of a column with itself. For indicators it follows from the counts c of the levels: Σ hhᵀ = diag(c).
 Between nodes of a number, Σ hhᵀ = diag(c) − Σ_a q_a (e_a − e_{a+1})(e_a − e_{a+1})ᵀ, where q_a = Σ t(1 − t) over the rows
-between nodes a and a + 1. Only the sum of all q_a is shared, by the bubble; it is split in proportion to the counts.
+between nodes a and a + 1. Only the sum of all q_a is shared, by the bubble; it is split in proportion
+to c_a c_{a+1}/(c_a + c_{a+1}), since rows between two nodes have weights on both.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -15,36 +17,40 @@ import numpy as np
 from mooring.errors import InputError
 from mooring.learners.sums import Sums
 from mooring.mechanisms.sums.feature_map import require_width
-from mooring.mechanisms.sums.levels import Levels
-from mooring.mechanisms.sums.workload import Functional, PairwiseTotal, Workload
+from mooring.mechanisms.sums.levels import Levels, write_weights
+from mooring.mechanisms.sums.workload import PairwiseTotal, Workload
+from mooring.tables.schema import Label, Schema
 from mooring.typing import Indices, Matrix, Vector
+
+_SMALLEST = 1e-9
 
 
 @dataclass(frozen=True)
 class LevelFeatures:
-    """The contrasts of all columns but the outcome, the label and survival, as features of a model."""
+    """The contrasts of a schema's columns as features of a model."""
 
     workload: Workload
-    outcome: str = ""
-    """Name of the column that is predicted; empty for the label."""
+    schema: Schema
+    """Columns of the rows; those that are no column of the workload, such as times of survival, have no features."""
 
     unit_length: ClassVar[bool] = False
     is_dense: ClassVar[bool] = False
 
-    @property
-    def columns(self) -> tuple[int, ...]:
-        """Indices in the workload of the columns whose contrasts are features."""
-        left_out = {self.outcome, self.workload.label}
+    @cached_property
+    def columns(self) -> tuple[tuple[int, int], ...]:
+        """For each column with features, its index in the workload and the index of its first entry in a row."""
+        indices = {levels.name: index for index, levels in enumerate(self.workload.columns)}
+        starts = np.cumsum([0, *(column.width for column in self.schema.columns)])
         return tuple(
-            index
-            for index, levels in enumerate(self.workload.columns)
-            if levels.kind != "survival" and levels.name not in left_out
+            (indices[column.name], int(start))
+            for column, start in zip(self.schema.columns, starts, strict=False)
+            if column.name in indices
         )
 
     @property
     def n_inputs(self) -> int:
         """The number of entries of an encoded row."""
-        return self.workload.n_inputs
+        return self.schema.n_features
 
     @property
     def n_features(self) -> int:
@@ -56,61 +62,98 @@ class LevelFeatures:
         """c₀, as it is in integers."""
         return (self.workload.constant_integer / self.workload.resolution) ** 2
 
-    @property
+    @cached_property
     def places(self) -> Indices:
         """Where the features are in the total: the contrasts of each column, and the constant last."""
-        workload = self.workload
-        parts = [
-            np.arange(workload.starts[index], workload.starts[index] + workload.columns[index].n_levels - 1)
-            for index in self.columns
-        ]
+        starts, levels = self.workload.starts, self.workload.columns
+        parts = [np.arange(starts[index], starts[index] + levels[index].n_levels - 1) for index, _ in self.columns]
         return np.concatenate([*parts, np.zeros(1, dtype=np.int64)])
 
     def apply(self, rows: Matrix) -> Matrix:
         """Return φ of encoded rows."""
         require_width(rows, self)
-        workload = self.workload
-        weights, _ = workload.weigh(rows)
-        ends = np.cumsum([levels.n_levels for levels in workload.columns])
         parts = [
-            weights[:, ends[index] - workload.columns[index].n_levels : ends[index]]
-            @ workload.scaled_contrasts(index).T
-            for index in self.columns
+            self.weigh(index, start, rows) @ self.workload.scaled_contrasts(index).T for index, start in self.columns
         ]
-        return np.hstack([*parts, np.full((len(rows), 1), workload.constant_integer / workload.resolution)])
+        return np.hstack([*parts, np.full((len(rows), 1), np.sqrt(self.constant_share))])
+
+    def weigh(self, index: int, start: int, rows: Matrix) -> Matrix:
+        """Return the weights of encoded rows on the levels of a column of `columns`."""
+        levels = self.workload.columns[index]
+        weights = np.zeros((len(rows), levels.n_levels))
+        write_weights(levels, start, rows, None, weights, None)
+        return weights
 
 
-def extract_sums(total: PairwiseTotal, outcome: str = "") -> Sums:
-    """Return the sums of a model of one column of the general total, the label by default."""
-    workload = total.workload
-    features = LevelFeatures(workload, outcome)
-    places = features.places
-    target, n_classes = _code_outcome(workload, outcome or workload.label)
-    vectors = np.array([functional.vector for functional in target]).T
-    products = _fill_blocks(total)[np.ix_(places, places)]
-    scale = float(np.sqrt(total.noise_variance))
-    lengths = np.sqrt((vectors[1:] ** 2).sum(axis=0) / 2)
-    noise = (scale, scale * float(lengths.mean()))
-    return Sums(products, (total.matrix @ vectors)[places], features.constant_share, n_classes, noise)
+def select_schema(workload: Workload, schema: Schema, outcome: str = "") -> Schema:
+    """Return the schema of rows for a model of one column, by default the label.
+
+    Its columns are those that have features, and its label is the outcome. The label of the study itself is no feature of
+    another outcome: where a model is used, it is not known yet.
+    """
+    name = outcome or workload.label
+    require_outcome(workload, schema, name)
+    kept = tuple(column for column in schema.columns if column.name != name and column.name in workload.names)
+    if not kept:
+        problem = f"There is no column besides {name!r} to predict it from."
+        raise InputError("outcome", problem=problem, cure="Declare further columns in a new study.")
+    levels = workload.column(name)
+    if levels.nodes:
+        label = Label(name, "number", low=levels.low, high=levels.high)
+    else:
+        label = Label(name, "classes", levels.names[: levels.n_levels - levels.has_missing])
+    return replace(schema, columns=kept, label=label)
 
 
-def _code_outcome(workload: Workload, outcome: str) -> tuple[list[Functional], int]:
-    """Return the functions that learners predict, and the number of classes: ±1, e_k − 1/K, or a number in [−1, 1]."""
-    if not outcome:
-        problem = "The study has no label, or survival includes it."
-        raise InputError("outcome", problem=problem, cure="Name a column to predict.")
-    levels = workload.column(outcome)
-    if levels.kind == "survival" or levels.is_log:
-        problem = f"A model cannot predict {outcome!r}: it is survival, or a number on a logarithmic scale."
+def require_outcome(workload: Workload, schema: Schema, name: str) -> None:
+    """Raise an `InputError` for a column that no model can predict."""
+    survival = workload.survival
+    if not name or (survival is not None and name in (survival.time, survival.event, survival.name)):
+        problem = f"{name!r} is a part of survival, which is no outcome of a model." if name else "There is no label."
+        names = ", ".join(repr(levels.name) for levels in workload.columns if levels.kind != "survival")
+        raise InputError("outcome", problem=problem, cure=f"Name a column to predict, one of {names}.")
+    levels = workload.column(name)
+    dates = {column.name for column in schema.columns if column.is_date}
+    if levels.is_log or name in dates:
+        problem = f"A model cannot predict {name!r}: it is a date, or a number on a logarithmic scale."
         raise InputError("outcome", problem=problem, cure="Name a category, or a number on its own scale.")
-    absent, n_words = [0.0] * levels.has_missing, levels.n_levels - levels.has_missing
+    if not levels.nodes and levels.n_levels - levels.has_missing < 2:
+        problem = f"The column {name!r} has one category only."
+        raise InputError("outcome", problem=problem, cure="Name a column with two categories or more.")
+
+
+def extract_sums(total: PairwiseTotal, schema: Schema) -> Sums:
+    """Return the sums of a model of a schema's label from its columns (`select_schema`).
+
+    Where the outcome is missing in some rows, features of all rows are taken to vary as those of the rows that have it.
+    """
+    workload, name = total.workload, schema.label.column
+    features, levels = LevelFeatures(workload, schema), workload.column(schema.label.column)
+    places, n_classes = features.places, len(schema.label.classes)
+    products = _fill_blocks(total)[np.ix_(places, places)]
+    coded = _code_outcome(levels, n_classes)
+    present = 1.0
+    if levels.has_missing:
+        counts = _count_levels(total, workload.columns.index(levels))
+        known = max(float(counts[:-1].sum()), 1.0)
+        present = min(known / max(float(counts.sum()), 1.0), 1.0)
+        means = np.clip(coded @ counts[:-1, None] / known, -1.0, 1.0)
+        coded = np.hstack([coded, means])  # what is missing is given the mean
+    vectors = np.array([workload.functional(name, row).vector for row in coded]).T
+    outcomes = total.matrix @ vectors
+    if levels.has_missing:
+        outcomes -= (1 - present) * np.outer(total.matrix @ workload.constant.vector, coded[:, -1])
+    scale = float(np.sqrt(total.noise_variance))
+    noise = (present * scale, scale * float(np.sqrt((vectors[1:] ** 2).sum(axis=0) / 2).mean()))
+    return Sums(present * products, outcomes[places], features.constant_share, n_classes, noise)
+
+
+def _code_outcome(levels: Levels, n_classes: int) -> Matrix:
+    """Return what learners predict at each level that is not missing: a number in [−1, 1], ±1, or e_k − 1/K."""
     if levels.nodes:
         middle, half = (levels.high + levels.low) / 2, (levels.high - levels.low) / 2
-        return [workload.functional(outcome, [*((node - middle) / half for node in levels.nodes), *absent])], 0
-    if n_words == 2:
-        return [workload.functional(outcome, [-1.0, 1.0, *absent])], 2
-    identity = np.eye(n_words) - 1 / n_words
-    return [workload.functional(outcome, [*identity[k], *absent]) for k in range(n_words)], n_words
+        return (np.array([levels.nodes]) - middle) / half
+    return np.array([[-1.0, 1.0]]) if n_classes == 2 else np.eye(n_classes) - 1 / n_classes
 
 
 def _fill_blocks(total: PairwiseTotal) -> Matrix:
@@ -129,11 +172,12 @@ def _estimate_products(total: PairwiseTotal, index: int, levels: Levels) -> Matr
     counts = np.maximum(_count_levels(total, index), 0.0)
     products = np.diag(counts)
     if index in workload.bubbles:
-        between = (counts[:-1] + counts[1:])[: len(levels.nodes) - 1]
+        first, second = counts[: len(levels.nodes) - 1], counts[1 : len(levels.nodes)]
+        between = first * second / np.maximum(first + second, _SMALLEST)
         height = workload.integer_bubbles[index] * workload.constant_integer / workload.resolution**2
         curves = float(total.matrix[0, workload.bubbles[index]]) / height / 4  # Σ t(1 − t)
         curves = min(max(curves, 0.0), counts.sum() / 4)
-        for a, share in enumerate(between / max(float(between.sum()), 1e-9)):
+        for a, share in enumerate(between / max(float(between.sum()), _SMALLEST)):
             step = np.zeros(levels.n_levels)
             step[a], step[a + 1] = 1.0, -1.0
             products -= share * curves * np.outer(step, step)

@@ -22,16 +22,18 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.mechanisms.sums.feature_map import DECADES, level_contrasts
 from mooring.tables.schema import Column, Label
-from mooring.typing import Indices, Matrix, Vector
+from mooring.typing import Indices, Labels, Matrix, Vector
 
 LevelKind = Literal["category", "number", "survival"]
 MISSING = "missing"
 N_NODES = 8
 _HAT_UNIT = 2**9
+_ROUNDING = 1e-6  # below which a weight in integers is a whole number
 _LINEAR_WEIGHT = 3  # of the squares of a number's linear contrast; other contrasts have weight 1
 
 
@@ -160,6 +162,52 @@ def label_levels(label: Label) -> Levels:
     if label.kind == "classes":
         return Levels(label.column, "category", label.classes)
     return make_levels(Column(label.column, "number", label.low, label.high), is_log=False)
+
+
+def write_weights(
+    levels: Levels,
+    place: int,
+    rows: Matrix,
+    labels: Labels | None,
+    target: npt.NDArray[Any],
+    rng: np.random.Generator | None,
+) -> Vector:
+    """Write the weights of rows on the levels of a column, and return the weight t on the second of two nodes.
+
+    With a generator, weights are integers of sum U; that of the second node is rounded at random. Otherwise they sum to 1.
+    """
+    every, t = np.arange(len(rows)), np.zeros(len(rows))
+    if place < 0 and labels is None:
+        return t
+    if levels.kind == "category":
+        if place < 0:
+            target[every, np.asarray(labels, dtype=np.int64)] = 1.0
+        else:
+            n_words = levels.n_levels - levels.has_missing
+            target[:, :n_words] = rows[:, place : place + n_words]
+            if levels.has_missing:
+                target[:, -1] = 1 - target[:, :-1].sum(axis=1)
+        return t
+    if place < 0:
+        middle, half = (levels.low + levels.high) / 2, (levels.high - levels.low) / 2
+        encoded = (np.asarray(labels, dtype=np.float64)[:, None] - middle) / half
+    else:
+        encoded = rows[:, place : place + 1 + levels.has_missing]
+    index, t = levels.locate(encoded)
+    if levels.is_exact:
+        target[every, index] = 1
+        return t
+    second, whole = (t, 1) if rng is None else (round_at_random(levels.unit * t, rng), levels.unit)
+    target[every, np.minimum(index + 1, levels.n_levels - 1)] = second
+    target[every, index] = whole - second  # a missing value has t = 0 and one level, which is written last
+    return t
+
+
+def round_at_random(values: Vector, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Return integers with these expectations; what is an integer up to rounding errors stays that integer."""
+    nearest = np.rint(values)
+    drawn = np.floor(values + rng.random(len(values)))
+    return np.where(np.abs(values - nearest) < _ROUNDING, nearest, drawn).astype(np.int64)
 
 
 def _add_missing(names: tuple[str, ...], has_missing: bool) -> tuple[str, ...]:

@@ -375,7 +375,7 @@ class SumScheme:
 def make_features(settings: SumSettings, schema: Schema, image_shape: Sequence[int]) -> FeatureMap:
     """Return the public feature map of a study's columns."""
     if settings.is_general:
-        return LevelFeatures(make_general_workload(settings, schema))
+        return LevelFeatures(make_general_workload(settings, schema), schema)
     if settings.features == "columns":
         return TableFeatures(schema, frozenset(settings.log_scaled), settings.n_hats)
     if settings.features == "fourier":

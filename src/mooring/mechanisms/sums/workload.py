@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.mechanisms.sums.levels import MISSING, Levels, label_levels, make_levels
+from mooring.mechanisms.sums.levels import MISSING, Levels, label_levels, make_levels, round_at_random, write_weights
 from mooring.mechanisms.sums.sums import Integers
 from mooring.tables.schema import Schema
 from mooring.typing import Labels, Matrix, Vector
@@ -37,7 +37,6 @@ CONSTANT_SHARE = 0.15
 _OUTCOME_SHARE = 0.2  # of the label or of survival; 0.15 each of both
 _BUBBLE_SHARE = 0.02
 _ROWS_AT_ONCE = 2**14
-_ROUNDING = 1e-6  # below which a weight in integers is a whole number
 SmallIntegers: TypeAlias = npt.NDArray[np.int16]
 
 
@@ -139,6 +138,11 @@ class Workload:
         return replace(self, columns=columns, shares=shares, places=places)
 
     @cached_property
+    def names(self) -> frozenset[str]:
+        """Names of the columns."""
+        return frozenset(levels.name for levels in self.columns)
+
+    @cached_property
     def n_features(self) -> int:
         """The length of φ."""
         return 1 + sum(levels.n_levels - 1 for levels in self.columns)
@@ -175,7 +179,7 @@ class Workload:
         matrices = []
         for levels, share in zip(self.columns, self.shares, strict=True):
             contrasts = levels.contrasts
-            largest = float((contrasts**2).sum(axis=0).max())
+            largest = float((contrasts**2).sum(axis=0).max()) or 1.0  # a single level has no contrasts
             scale = self.resolution * math.sqrt(share / largest) / levels.unit
             matrices.append(np.rint(scale * contrasts).astype(np.int64))
         return tuple(matrices)
@@ -350,10 +354,10 @@ class Workload:
             if levels.kind == "survival":
                 self._write_survival(rows, labels, target)
                 continue
-            t = _write_column(levels, place, rows, labels, target, rng)
+            t = write_weights(levels, place, rows, labels, target, rng)
             if index in self.bubbles:
                 curve, height = 4 * t * (1 - t), self.integer_bubbles[index]
-                bubble = curve if rng is None else _round_at_random(height * curve, rng)
+                bubble = curve if rng is None else round_at_random(height * curve, rng)
                 bubbles[:, self.bubbles[index] - self.n_features] = bubble
 
     def _write_survival(self, rows: Matrix, labels: Labels | None, target: npt.NDArray[Any]) -> None:
@@ -365,7 +369,7 @@ class Workload:
         interval = np.searchsorted(np.asarray(self.survival.edges), values, side="left") - 1
         interval = np.maximum(interval, 0)  # a time of zero ends in the first interval
         events = np.zeros((len(rows), event.n_levels))
-        _write_column(event, at_event, rows, labels, events, None)
+        write_weights(event, at_event, rows, labels, events, None)
         occurred = events[:, event.names.index(self.survival.occurred)] > 0
         level = np.where(interval < n_intervals, 2 * interval + ~occurred, 2 * n_intervals)
         known = events.sum(axis=1) > 0
@@ -375,52 +379,6 @@ class Workload:
                 absent |= rows[:, at_time + 1] > 0
             level, known = np.where(absent, n_levels - 1, level), np.ones(len(rows), dtype=np.bool_)
         target[np.flatnonzero(known), level[known]] = 1.0
-
-
-def _write_column(
-    levels: Levels,
-    place: int,
-    rows: Matrix,
-    labels: Labels | None,
-    target: npt.NDArray[Any],
-    rng: np.random.Generator | None,
-) -> Vector:
-    """Write the weights of rows on the levels of a column, and return the weight t on the second of two nodes.
-
-    With a generator, weights are integers of sum U; that of the second node is rounded at random. Otherwise they sum to 1.
-    """
-    every, t = np.arange(len(rows)), np.zeros(len(rows))
-    if place < 0 and labels is None:
-        return t
-    if levels.kind == "category":
-        if place < 0:
-            target[every, np.asarray(labels, dtype=np.int64)] = 1.0
-        else:
-            n_words = levels.n_levels - levels.has_missing
-            target[:, :n_words] = rows[:, place : place + n_words]
-            if levels.has_missing:
-                target[:, -1] = 1 - target[:, :-1].sum(axis=1)
-        return t
-    if place < 0:
-        middle, half = (levels.low + levels.high) / 2, (levels.high - levels.low) / 2
-        encoded = (np.asarray(labels, dtype=np.float64)[:, None] - middle) / half
-    else:
-        encoded = rows[:, place : place + 1 + levels.has_missing]
-    index, t = levels.locate(encoded)
-    if levels.is_exact:
-        target[every, index] = 1
-        return t
-    second, whole = (t, 1) if rng is None else (_round_at_random(levels.unit * t, rng), levels.unit)
-    target[every, np.minimum(index + 1, levels.n_levels - 1)] = second
-    target[every, index] = whole - second  # a missing value has t = 0 and one level, which is written last
-    return t
-
-
-def _round_at_random(values: Vector, rng: np.random.Generator) -> Integers:
-    """Return integers with these expectations; what is an integer up to rounding errors stays that integer."""
-    nearest = np.rint(values)
-    drawn = np.floor(values + rng.random(len(values)))
-    return np.where(np.abs(values - nearest) < _ROUNDING, nearest, drawn).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -548,14 +506,15 @@ def make_workload(
 
 
 def _split_shares(levels: Sequence[Levels], outcomes: Sequence[int]) -> tuple[float, ...]:
-    """Return s_j: a fixed share for each outcome, and for other columns one in proportion to √b_j."""
-    others = {index: math.sqrt(column.n_levels) for index, column in enumerate(levels) if index not in outcomes}
+    """Return s_j: a fixed share for each outcome, and for other columns of several levels one in proportion to √b_j."""
+    weights = [0.0 if column.n_levels < 2 else math.sqrt(column.n_levels) for column in levels]
+    of_others = sum(weight for index, weight in enumerate(weights) if index not in outcomes)
     left = 1 - CONSTANT_SHARE
-    of_outcome = left / len(outcomes) if outcomes and not others else _OUTCOME_SHARE - 0.05 * (len(outcomes) - 1)
-    rest = left - of_outcome * len(outcomes)
-    return tuple(
-        of_outcome if index in outcomes else rest * others[index] / sum(others.values()) for index in range(len(levels))
-    )
+    of_outcome = _OUTCOME_SHARE - 0.05 * (len(outcomes) - 1)
+    if outcomes and not of_others:
+        of_outcome = left / len(outcomes)
+    rest = (left - of_outcome * len(outcomes)) / (of_others or 1.0)
+    return tuple(of_outcome if index in outcomes else rest * weight for index, weight in enumerate(weights))
 
 
 def _require_survival(survival: Survival, columns: Sequence[Levels]) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from mooring.atomic_io import require_absent, write_atomically
@@ -19,10 +20,10 @@ def export_model(
     path = Path(path)
     require_absent(path, force=force)
     exchange = exchange_of(study)
-    spec = exchange.specify_model(study)
+    specify = partial(exchange.specify_model, study)
     if result is not None:
-        model = read_delivered_model(result, study, spec).model
+        model = read_delivered_model(result, study, specify).model
     else:
-        model, _ = read_training(Path(folder), exchange.load_training_kind(), study, spec)
+        model, _ = read_training(Path(folder), exchange.load_training_kind(), study, specify)
     write_atomically(path, to_onnx(model), mode=0o600, what="the model")
     return path

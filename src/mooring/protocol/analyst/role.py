@@ -104,6 +104,7 @@ class Analyst:
         *,
         seed: int = 0,
         shares: str | Path | None = None,
+        outcome: str = "",
         progress: Progress | None = None,
     ) -> TrainingRecord:
         """Train on what was gathered.
@@ -116,8 +117,12 @@ class Analyst:
             For what is random in the learner, and in how it is scored.
         shares : path, optional
             The folder of the combiners' shares of the total; rotation has none.
+        outcome : str, default ""
+            The column to predict; empty for the study's label. A total of secure sums with questions predicts any column.
         """
-        options = TrainOptions(learner, seed, None if shares is None else Path(shares), progress=progress)
+        exchange_of(self.study).require_outcome(self.study, outcome)
+        folder = None if shares is None else Path(shares)
+        options = TrainOptions(learner, seed, folder, progress=progress, outcome=outcome)
         return self.engine.train(self.study, self.folder, options)
 
     def open_total(self, shares: str | Path) -> PairwiseTotal:

@@ -98,13 +98,16 @@ def train(
     learner: str = "auto",
     seed: int = 0,
     shares: str | Path | None = None,
+    outcome: str = "",
     command: str = "",
     progress: Progress | None = None,
 ) -> Outcome:
-    """Train the joint model on what was gathered."""
+    """Train the joint model of an outcome, by default of the label, on what was gathered."""
     from mooring.protocol.exchange import TrainOptions
+    from mooring.protocol.registry import exchange_of
 
-    options = TrainOptions(learner, seed, shares, command, progress)
+    exchange_of(workspace.study).require_outcome(workspace.study, outcome)
+    options = TrainOptions(learner, seed, shares, command, progress, outcome)
     trained = choose_engine(workspace).train(workspace.study, workspace.analysis, options)
     return Outcome(
         trained,

@@ -8,12 +8,13 @@ from typing import TypeVar
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError, RefusedError
 from mooring.learners import Kind
-from mooring.learners.models import Model, ModelSpec
+from mooring.learners.models import Model, Specify
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.model import read_model
 from mooring.protocol.messages.study import Study
 from mooring.protocol.results import TrainingRecord
 from mooring.serialization import read_record
+from mooring.tables.schema import Schema
 
 TRAINING_FILE, TRAINED_FILE, DELIVERY_FILE = "training.json", "training.safetensors", "delivery.json"
 Training = TypeVar("Training", bound=TrainingRecord)
@@ -27,12 +28,12 @@ def require_analyst(study: Study, signing_key: SigningKey) -> None:
         raise RefusedError("the signature", reason=reason, cure="Open the vault that the analyst joined with.")
 
 
-def require_label(study: Study) -> Kind:
-    """Return the kind of the study's label, or refuse a study without a label."""
-    if study.label.kind == "none":
+def require_label(schema: Schema) -> Kind:
+    """Return the kind of a study's label, or refuse a study without a label."""
+    if schema.label.kind == "none":
         cure = "There is nothing to predict; 'mooring export' gives the collaboration matrix to any other tool."
         raise InputError("study", expected="one with a label", got="one without", cure=cure)
-    return study.label.kind
+    return schema.label.kind
 
 
 def keep_training(folder: Path, training: TrainingRecord) -> None:
@@ -41,7 +42,7 @@ def keep_training(folder: Path, training: TrainingRecord) -> None:
 
 
 def read_training(
-    folder: Path, kind: type[Training], study: Study, spec: ModelSpec, *, made_from: str = ""
+    folder: Path, kind: type[Training], study: Study, specify: Specify, *, made_from: str = ""
 ) -> tuple[Model, Training]:
     """Return the model that was trained for this study, and its record.
 
@@ -49,7 +50,7 @@ def read_training(
     """
     again = "Run 'mooring train' again, then deliver."
     record = read_record(kind, folder / TRAINING_FILE, what="the record training.json", cure=again)
-    model, digest = read_model(folder / TRAINED_FILE, spec)
+    model, digest = read_model(folder / TRAINED_FILE, specify)
     if (record.study, record.made_from, record.model_digest) != (study.digest, made_from or record.made_from, digest):
         expected = "one that was trained on this alignment or list"
         raise InputError("model", expected=expected, got="one that was trained on an earlier state", cure=again)

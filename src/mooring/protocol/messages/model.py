@@ -1,8 +1,8 @@
 """A model as a file: arrays and a few words on what they are, signed by the analyst.
 
-The file has the layout of `mooring.protocol.messages.signed_file`. Its manifest names the function, how scores become
-probabilities, and the sizes of the arrays; a reader knows what the study's models take and predict, works out which arrays
-there must be, and refuses anything else before it takes memory for them. Nothing in the file is run.
+The file has the layout of `mooring.protocol.messages.signed_file`. Its manifest names the outcome, the function, how scores
+become probabilities, and the sizes of the arrays; a reader knows what the study's models of that outcome take and predict,
+works out which arrays there must be, and refuses anything else before it takes memory for them. Nothing in the file is run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from mooring.atomic_io import open_plain_file, write_atomically
 from mooring.errors import InputError
-from mooring.learners.models import FUNCTIONS, MOST_TREES, Link, Model, ModelSpec, refuse_model
+from mooring.learners.models import FUNCTIONS, MOST_TREES, Link, Model, ModelSpec, Specify, refuse_model
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.signed_file import (
     MOST_HEADER_BYTES,
@@ -40,7 +40,7 @@ MOST_MODEL_BYTES = 128 * 2**20
 _MOST_ARRAY_BYTES = MOST_MODEL_BYTES - MOST_HEADER_BYTES - 8
 _SIZE = re.compile(r"[0-9]{1,18}")
 _SIZES = ("inputs", "outputs", "width", "trees", "nodes", "leaves")
-_FIELDS = ("function", "link", *_SIZES)
+_FIELDS = ("outcome", "function", "link", *_SIZES)
 _WHAT = "the model"
 
 
@@ -61,7 +61,7 @@ def sign_model(path: Path, model: Model, fields: Fields, signer: SigningKey) -> 
     return write_signed(path, kind=KIND, fields=described, arrays=_list_arrays(model), signer=signer)
 
 
-def read_signed_model(path: Path, study: Study, spec: ModelSpec, *, fields: tuple[str, ...]) -> SignedModel:
+def read_signed_model(path: Path, study: Study, specify: Specify, *, fields: tuple[str, ...]) -> SignedModel:
     """Read a model that the study's analyst signed, or refuse it with a reason.
 
     `fields` are what the manifest must say besides what the arrays are.
@@ -71,10 +71,11 @@ def read_signed_model(path: Path, study: Study, spec: ModelSpec, *, fields: tupl
         kind=KIND,
         signed_by={study.analysts_key},
         fields=(*fields, *_FIELDS),
-        tensors=lambda manifest: _list_tensors(manifest, spec),
+        tensors=lambda manifest: _list_tensors(manifest, _specify(manifest, specify)),
     )
     study.require_same(signed.fields, what=_WHAT)
-    return SignedModel(_build(signed.fields, signed.arrays, spec), signed.fields, signed.digest)
+    model = _build(signed.fields, signed.arrays, _specify(signed.fields, specify))
+    return SignedModel(model, signed.fields, signed.digest)
 
 
 def write_model(path: Path, model: Model) -> str:
@@ -93,7 +94,7 @@ def write_model(path: Path, model: Model) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def read_model(path: Path, spec: ModelSpec) -> tuple[Model, str]:
+def read_model(path: Path, specify: Specify) -> tuple[Model, str]:
     """Read back what `write_model` wrote: the model and the SHA-256 of its file."""
     with open_plain_file(path, what=_WHAT) as file:
         header = read_header(file, what=_WHAT)
@@ -103,6 +104,7 @@ def read_model(path: Path, spec: ModelSpec) -> tuple[Model, str]:
         fields |= {
             name: int(text) for name, text in header.metadata.items() if name in _SIZES and _SIZE.fullmatch(text)
         }
+        spec = _specify(fields, specify)
         tensors = _list_tensors(fields, spec)
         require_header(header, tensors, what=_WHAT)
         data = file.read(header.size - header.data_start)
@@ -114,7 +116,12 @@ def _describe(model: Model) -> dict[str, str | int]:
     sizes = dict.fromkeys(_SIZES, 0)
     for name, (_, sides) in model.function.ARRAYS.items():
         sizes |= dict(zip(sides, getattr(model.function, name).shape, strict=True))
-    return {"function": model.function.name, "link": model.link, **sizes, "inputs": model.spec.n_arguments}
+    described = {"outcome": model.spec.outcome, "function": model.function.name, "link": model.link}
+    return {**described, **sizes, "inputs": model.spec.n_arguments}
+
+
+def _specify(fields: Fields, specify: Specify) -> ModelSpec:
+    return specify(str(fields["outcome"]))
 
 
 def _list_arrays(model: Model) -> dict[str, npt.NDArray[Any]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mooring.errors import RefusedError
-from mooring.learners.models import Model, ModelSpec
+from mooring.learners.models import Model, Specify
 from mooring.metrics.limits import LeakageLimit
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.messages.model import MODEL_FILE, SignedModel, read_signed_model, sign_model
@@ -87,7 +87,7 @@ def write_delivered_model(
 
 
 def read_delivered_model(
-    folder: str | Path, study: Study, spec: ModelSpec, *, source: str | None = None, risk: float | None = None
+    folder: str | Path, study: Study, specify: Specify, *, source: str | None = None, risk: float | None = None
 ) -> DeliveredModel:
     """Read the model in a result folder, or refuse it with a reason.
 
@@ -95,7 +95,7 @@ def read_delivered_model(
     the proportion of rows that may be recognised, where the study alone determines it.
     """
     fields = (*_MODEL_FIELDS, *(_RELEASE_FIELDS if study.model_limit else ()))
-    signed: SignedModel = read_signed_model(Path(folder) / MODEL_FILE, study, spec, fields=fields)
+    signed: SignedModel = read_signed_model(Path(folder) / MODEL_FILE, study, specify, fields=fields)
     if source is not None and signed.fields["source"] != source:
         raise refuse_result("the model", "it was trained on a closing list other than the one that was answered here")
     return DeliveredModel(

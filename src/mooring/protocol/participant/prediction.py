@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from mooring.learners import AUTO, Gain, Kind, Score, compare, score, train_lear
 from mooring.learners.calibration import FEWEST_ROWS, Recalibration, conformal_radius
 from mooring.learners.evaluation import Evaluation, Importance, evaluate_classes, measure_importance
 from mooring.learners.models import Predicted
+from mooring.protocol.exchange import Predictor
 from mooring.protocol.messages.result import Release
 from mooring.protocol.messages.study import Study
 from mooring.protocol.registry import exchange_of
@@ -33,10 +34,10 @@ from mooring.protocol.transport.object_stores import NOT_THERE, TOO_LARGE, downl
 from mooring.serialization import Count, Record, count_noun, render_html
 from mooring.tables.encoder import LabelUse, encoded_batches, read_encoded
 from mooring.tables.files import is_parquet
+from mooring.tables.schema import Schema
 from mooring.typing import Matrix, Progress, TableSource
 
 PREDICT_FILE = "predict.json"
-_Predict = Callable[[Matrix], Predicted]
 
 
 @dataclass(frozen=True)
@@ -263,21 +264,21 @@ def predict_rows(
 
     If `own_rows`, the rows that were shared, are given, a model is trained on them alone for comparison.
     """
-    if study.label.kind == "none":
-        raise InputError("study", problem="The study has no label to predict.", cure="Use a study with a label.")
-    schema, asked, exchange = study.schema, tuple(ignore), exchange_of(study)
-    person = exchange.person_column(study)
-    if person and person not in (*study.ids, *ignore):
-        schema, ignore = replace(schema, ids=(person, *study.ids)), (*ignore, person)
+    exchange = exchange_of(study)
     opened = exchange.open_result(vault, study, result)
     if not opened.model_digest:
         raise InputError("result", problem="The result has no model.", cure="Ask the analyst to train one.")
-    predict, release = opened.predict, opened.release
-    prints = Fingerprinter(vault.ledger_key, [column.name for column in study.columns])
+    predict, release, taken = opened.predict, opened.release, opened.schema
+    asked = ignore = (*ignore, *sorted(study.schema.names - taken.names))  # what this model does not need
+    schema, person = taken, exchange.person_column(study)
+    if person and person not in (*study.ids, *ignore):
+        schema, ignore = replace(schema, ids=(person, *study.ids)), (*ignore, person)
+    label, recorded = taken.label, _list_recorded(study, taken)
+    prints = Fingerprinter(vault.ledger_key, recorded)
     values_by_block, shares, truth, rows = [], [], [], []
     ids: dict[str, list[str]] = {}
     # a column of labels that are not known yet
-    labels: LabelUse = "ignore" if study.label.column in ignore else "allow"
+    labels: LabelUse = "ignore" if label.column in ignore else "allow"
     for block in encoded_batches(schema, data, labels=labels, ignore=asked, with_ids=True, progress=progress):
         for name, texts in block.ids.items():
             ids.setdefault(name, []).extend(texts)
@@ -287,24 +288,24 @@ def predict_rows(
         truth += [] if block.labels is None else [block.labels]
         rows += [block.rows] if own_rows is not None or scoring.importance else []
         if block.labels is not None:
-            prints.add(block.values[:, : len(study.columns)])
+            prints.add(block.values[:, : len(recorded)])
     predicted, each = np.concatenate(values_by_block), np.concatenate(shares) if shares else None
     scored = prints.take()
     held_out = scoring.held_out
-    adjustment = None if held_out is None else _adjust(vault, study, predict, held_out, ignore, prints, scored)
+    adjustment = None if held_out is None else _adjust(vault, study, opened, held_out, ignore, prints, scored)
     adjusted, probabilities = predicted, each
     if adjustment is not None:
         adjusted, probabilities = scoring.apply_threshold(adjustment.apply(predicted, each))
     known = np.concatenate(truth) if truth else None
-    kind: Kind = "classes" if study.label.kind == "classes" else "number"
+    kind: Kind = "classes" if label.kind == "classes" else "number"
     joint = None if known is None else score(known, predicted, kind=kind, rng=_rng(), shares=each)
-    words, classes = np.array(study.label.classes)[adjusted] if kind == "classes" else adjusted, study.label.classes
+    words, classes = np.array(label.classes)[adjusted] if kind == "classes" else adjusted, label.classes
     if known is None:
         return Predictions(words, classes, probabilities, None, None, None, ids, None, None, release, adjustment)
     alone = gain = by_own_rows = evaluation = importance = None
-    given = np.concatenate(rows) if rows else np.zeros((0, study.n_features))
+    given = np.concatenate(rows) if rows else np.zeros((0, taken.n_features))
     if own_rows is not None:
-        by_own_rows = scoring.apply_threshold(_predict_alone(study, own_rows, given, ignore))
+        by_own_rows = scoring.apply_threshold(_predict_alone(taken, own_rows, given, ignore))
         predicted_alone, shares_alone = by_own_rows
         both = None if each is None or shares_alone is None else (each, shares_alone[None])
         joint = score(known, predicted, kind=kind, rng=_rng(), shares=None if both is None else each)
@@ -318,44 +319,52 @@ def predict_rows(
             recalibrated = evaluate_classes(known, (adjusted, probabilities), classes=classes).joint
             evaluation = replace(evaluation, joint=replace(evaluation.joint, calibration=recalibrated.calibration))
     if scoring.importance:
-        widths = {column.name: column.width for column in study.columns}
+        widths = {column.name: column.width for column in taken.columns}
         importance = measure_importance(predict, given, known, widths=widths, kind=kind)
     n_shared = int(Ledger(vault.folder).find_shared(study.digest, scored).sum())
     more = (evaluation, importance, release, adjustment and adjustment.with_coverage(known - predicted))
     return Predictions(words, classes, probabilities, joint, alone, gain, ids, *more, n_shared)
 
 
-def _predict_alone(study: Study, own_rows: TableSource, given: Matrix, ignore: Collection[str]) -> Predicted:
+def _list_recorded(study: Study, taken: Schema) -> list[str]:
+    """Return the columns of the study among those that are read for a model, in the order of `EncodedRows.values`."""
+    names = [*(column.name for column in taken.columns), taken.label.column]
+    return [name for name in names if name in {column.name for column in study.columns}]
+
+
+def _predict_alone(schema: Schema, own_rows: TableSource, given: Matrix, ignore: Collection[str]) -> Predicted:
     """Return the predictions of rows by a model of one's raw rows alone."""
-    encoded = read_encoded(study.schema, own_rows, ignore=tuple(ignore))
+    encoded = read_encoded(schema, own_rows, ignore=tuple(ignore))
     assert encoded.labels is not None
-    kind: Kind = "classes" if study.label.kind == "classes" else "number"
+    kind: Kind = "classes" if schema.label.kind == "classes" else "number"
     fitted = train_learner(AUTO, encoded.rows, encoded.labels, kind=kind, seed=0)
-    return fitted.predict(given), fitted.probabilities(given, len(study.label.classes))
+    return fitted.predict(given), fitted.probabilities(given, len(schema.label.classes))
 
 
 def _adjust(
     vault: Vault,
     study: Study,
-    predict: _Predict,
+    opened: Predictor,
     data: TableSource,
     ignore: Collection[str],
     prints: Fingerprinter,
     scored: Words,
 ) -> Adjustment:
     """Fit to labelled rows that were not shared, and whose fingerprints are not among those of the rows scored."""
-    encoded, ledger = read_encoded(study.schema, data, ignore=tuple(ignore)), Ledger(vault.folder)
+    encoded, ledger = read_encoded(opened.schema, data, ignore=tuple(ignore)), Ledger(vault.folder)
     assert encoded.labels is not None
-    given = prints.add(encoded.values[:, : len(study.columns)])
+    label, recorded = opened.schema.label, _list_recorded(study, opened.schema)
+    given = prints.add(encoded.values[:, : len(recorded)])
     left_out = ledger.find_shared(study.digest, given) | np.isin(given, scored)
     rows, labels = encoded.rows[~left_out], encoded.labels[~left_out]
     if len(rows) < FEWEST_ROWS:
         got = f"{len(rows)}, besides {left_out.sum()} shared before or among the rows scored"
         raise InputError("rows to calibrate on", expected=f"at least {FEWEST_ROWS}", got=got, cure="Give others.")
-    values, probabilities = predict(rows)
-    record = AdjustmentRecord(len(rows), int(left_out.sum()), ledger.entry(study.digest) is not None)
-    ends = (study.label.low, study.label.high)
-    if study.label.kind == "number":
+    values, probabilities = opened.predict(rows)
+    is_checked = ledger.entry(study.digest) is not None and len(recorded) == len(study.columns)
+    record = AdjustmentRecord(len(rows), int(left_out.sum()), is_checked)
+    ends = (label.low, label.high)
+    if label.kind == "number":
         return Adjustment(replace(record, radius=conformal_radius(labels.astype(np.float64), values)), ends)
     if probabilities is None:
         cure = "Leave the calibration out: this learner gives classes alone."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from mooring.protocol.analyst.trained_model import TRAINING_FILE, read_training
@@ -19,8 +20,8 @@ def prepare_maps(study: Study, folder: Path) -> Deliverable:
     space = read_space(folder, study)
     model, risk = None, 0.0
     if (folder / TRAINING_FILE).is_file() and study.label.kind != "none":
-        spec = specify_model(study)
-        model, training = read_training(folder, Training, study, spec, made_from=space.space_digest)
+        specify = partial(specify_model, study)
+        model, training = read_training(folder, Training, study, specify, made_from=space.space_digest)
         risk = _measured_risk(study, training)
 
     def write_own(place: Path, index: int, model_digest: str, signer: SigningKey) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from mooring.protocol.rotation.anchor import Perturbation, open_anchor, used_anc
 from mooring.protocol.rotation.scheme import rotation_of, study_projection
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
+from mooring.tables.schema import Schema
 from mooring.typing import Matrix, Vector
 
 if TYPE_CHECKING:
@@ -75,10 +77,12 @@ def bound_map_bytes(study: Study) -> int:
     return sum(spec.n_bytes for spec in map_tensors(study).values()) + MOST_HEADER_BYTES + 8
 
 
-def specify_model(study: Study) -> ModelSpec:
-    """Return the inputs and outputs of a study's models: aligned rows, and the label. Refuse a study without a label."""
+def specify_model(study: Study, outcome: str = "") -> ModelSpec:
+    """Return the inputs and outputs of a study's models: aligned rows, and the label. Refuse any other outcome."""
     if study.label.kind == "none":
         raise refuse_model("the study has no label to predict")
+    if outcome:
+        raise refuse_model("it predicts a column that is not the study's label")
     return ModelSpec(rotation_of(study).n_components, len(study.label.classes) if study.label.kind == "classes" else 0)
 
 
@@ -111,7 +115,9 @@ def read_result(folder: str | Path, study: Study, member: Member) -> Result:
         alignment_map = RigidMap.from_centre(R, mean, origin)
     except InputError:
         raise refuse_result("the map", "it is not orthogonal, and would distort rows") from None
-    delivered = read_delivered_model(folder, study, specify_model(study)) if signed.fields["model"] != "" else None
+    delivered = (
+        read_delivered_model(folder, study, partial(specify_model, study)) if signed.fields["model"] != "" else None
+    )
     if delivered is not None and delivered.digest != signed.fields["model"]:
         raise refuse_result("the model", "it is not the one that the map is for")
     return Result(member, str(signed.fields["bundle"]), mean, origin, alignment_map, delivered)
@@ -124,6 +130,7 @@ class MappedModel:
     result: Result
     perturbation: Perturbation
     projection: Projection
+    schema: Schema
 
     @property
     def release(self) -> Release | None:
@@ -150,7 +157,7 @@ def open_mapped_model(vault: Vault, study: Study, folder: Path) -> MappedModel:
         raise _not_shared()
     perturbation = Perturbation(study, open_anchor(vault, study, anchor), vault)
     require_own_map(delivered, perturbation, vault)
-    return MappedModel(delivered, perturbation, study_projection(study))
+    return MappedModel(delivered, perturbation, study_projection(study), study.schema)
 
 
 def require_own_map(delivered: Result, perturbation: Perturbation, vault: Vault) -> None:

@@ -75,7 +75,7 @@ def train(
     there are still more than `most_rows`, an equal share of each participant's is drawn.
     """
     weight_limit, folder = rotation_of(study).weight_limit, Path(folder)
-    kind = require_label(study)
+    kind = require_label(study.schema)
     require_learner(learner, to_deliver=True)
     space = read_space(folder, study)
     names, counts = space.names, [space.rows[name] for name in space.names]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from mooring.protocol.analyst.trained_model import read_training
@@ -17,7 +18,7 @@ from mooring.protocol.sums.training import SumTraining
 def prepare_sum_model(study: Study, folder: Path) -> Deliverable:
     """The model of the total; who is not in the total has it too."""
     source = read_list(study, folder).digest
-    model, _ = read_training(folder, SumTraining, study, specify_sum_model(study), made_from=source)
+    model, _ = read_training(folder, SumTraining, study, partial(specify_sum_model, study), made_from=source)
     names = tuple(member.name for member in study.participants)
 
     def write_own(place: Path, index: int, model_digest: str, signer: SigningKey) -> None:

@@ -27,7 +27,7 @@ from mooring.protocol.sums.contribution import share_sums
 from mooring.protocol.sums.delivery import prepare_sum_model
 from mooring.protocol.sums.description import describe_sums
 from mooring.protocol.sums.features import fit_features
-from mooring.protocol.sums.result import open_sum_model, specify_sum_model
+from mooring.protocol.sums.result import model_schema, open_sum_model, specify_sum_model
 from mooring.protocol.sums.scheme import explain_missing_guarantee, state_sum_guarantee, sum_scheme, sum_settings
 from mooring.protocol.sums.steps import ADDITIONS, STEPS
 from mooring.protocol.sums.total import Closing, close_list, open_total
@@ -179,13 +179,18 @@ class SumExchange(Exchange):
         if study.label.kind != "none":
             resolve_sum_learner(learner, study.label.kind)
 
+    def require_outcome(self, study: Study, outcome: str) -> None:
+        """Refuse a column that the total does not predict."""
+        model_schema(study, outcome)
+
     def train(self, study: Study, folder: Path, options: TrainOptions) -> SumTraining:
         """Open the total and train on it; see `mooring.protocol.sums.training.train_sums`."""
         if options.shares is None:
             problem = "Training on secure sums needs the combiners' shares of the total."
             cure = "Give their folder with --shares. Combiners write them with 'mooring combine'."
             raise InputError("--shares", problem=problem, cure=cure)
-        return train_sums(study, folder, options.shares, learner=options.learner, command=options.command)
+        outcome, learner, command = options.outcome, options.learner, options.command
+        return train_sums(study, folder, options.shares, outcome=outcome, learner=learner, command=command)
 
     def open_total(self, study: Study, folder: Path, shares: Path) -> PairwiseTotal:
         """Open the general total; see `mooring.protocol.sums.total.open_total`."""

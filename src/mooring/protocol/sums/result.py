@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mooring.errors import InputError
 from mooring.learners.models import ModelSpec, refuse_model
+from mooring.mechanisms.sums.level_features import LevelFeatures, select_schema
+from mooring.mechanisms.sums.settings import make_features
 from mooring.protocol.messages.result import DeliveredModel, Release, find_model_limit, read_delivered_model
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import find_membership
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.sums.features import study_features
-from mooring.protocol.sums.scheme import sum_promise
+from mooring.protocol.sums.scheme import sum_promise, sum_settings
+from mooring.tables.schema import Schema
 from mooring.typing import Matrix
 
 if TYPE_CHECKING:
@@ -28,6 +33,7 @@ class SumResultModel:
     """A delivered model of a total as it applies to a participant's encoded rows."""
 
     delivered: DeliveredModel
+    schema: Schema
 
     @property
     def model_digest(self) -> str:
@@ -56,17 +62,39 @@ def guaranteed_risk(study: Study) -> float:
     return min(1.0, math.exp(min(epsilon, _LARGEST_EXPONENT)) * rate + delta)
 
 
-def specify_sum_model(study: Study) -> ModelSpec:
-    """What the models of a study take and predict: encoded rows, through the study's features, and the label."""
-    if study.label.kind == "none":
+def model_schema(study: Study, outcome: str = "") -> Schema:
+    """Return the columns of the rows that models of an outcome take, and the outcome as their label.
+
+    Any column is an outcome of the general total. The sums of a study for one model predict its label.
+    """
+    features = make_features(sum_settings(study), study.schema, study.image_shape)
+    if isinstance(features, LevelFeatures):
+        return select_schema(features.workload, study.schema, outcome)
+    if outcome:
+        problem = f"The study shares sums for a model of {study.label.column!r}, which do not predict {outcome[:60]!r}."
+        raise InputError("outcome", problem=problem, cure='Declare questions = ["model", "tables"] in a new study.')
+    return study.schema
+
+
+def specify_sum_model(study: Study, outcome: str = "") -> ModelSpec:
+    """Return the inputs and outputs of models of an outcome, the label by default: encoded rows, through public features."""
+    try:
+        schema = model_schema(study, outcome)
+    except InputError:
+        raise refuse_model("the study's total does not predict its outcome") from None
+    label, features = schema.label, study_features(study)
+    if label.kind == "none":
         raise refuse_model("the study has no label to predict")
-    n_classes = len(study.label.classes) if study.label.kind == "classes" else 0
-    bounds = None if n_classes else (study.label.low, study.label.high)
-    return ModelSpec(study.n_features, n_classes, study_features(study), bounds)
+    if isinstance(features, LevelFeatures):
+        features = LevelFeatures(features.workload, schema)
+    bounds = None if label.classes else (label.low, label.high)
+    return ModelSpec(schema.n_features, len(label.classes), features, bounds, outcome)
 
 
 def open_sum_model(vault: Vault, study: Study, folder: Path) -> SumResultModel:
     """Read the delivered model; a participant that answered a closing list accepts the model of that list only."""
     find_membership(vault, study)
     answered, risk = Ledger(vault.folder).find_answer(study.digest), guaranteed_risk(study)
-    return SumResultModel(read_delivered_model(folder, study, specify_sum_model(study), source=answered, risk=risk))
+    specify = partial(specify_sum_model, study)
+    delivered = read_delivered_model(folder, study, specify, source=answered, risk=risk)
+    return SumResultModel(delivered, model_schema(study, delivered.model.spec.outcome))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -46,6 +45,7 @@ from mooring.protocol.sums.bundle import SumBundle, words_of
 from mooring.protocol.sums.scheme import sum_scheme
 from mooring.protocol.transport.inbox import fetch_files
 from mooring.serialization import Rows, count_noun
+from mooring.tables.schema import Schema
 
 CLOSING_FILE = "closing.json"
 
@@ -196,10 +196,9 @@ class Total:
     """Whether there were more shares than the threshold. With no more than that, a wrong share shifts the total and goes
     unnoticed."""
 
-    @cached_property
-    def sums(self) -> Sums:
-        """The sums of a model of the label."""
-        return self.content if isinstance(self.content, Sums) else extract_sums(self.content)
+    def extract_sums(self, schema: Schema) -> Sums:
+        """Return the sums of a model of a schema's label from its columns."""
+        return self.content if isinstance(self.content, Sums) else extract_sums(self.content, schema)
 
     @property
     def pairwise(self) -> PairwiseTotal:

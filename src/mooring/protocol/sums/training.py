@@ -20,7 +20,7 @@ from mooring.protocol.analyst.trained_model import TRAINED_FILE, keep_training, 
 from mooring.protocol.messages.model import write_model
 from mooring.protocol.messages.study import Study
 from mooring.protocol.results import Finding, TrainingRecord
-from mooring.protocol.sums.result import specify_sum_model
+from mooring.protocol.sums.result import model_schema, specify_sum_model
 from mooring.protocol.sums.scheme import explain_missing_guarantee, sum_scheme
 from mooring.protocol.sums.total import open_total, read_list, refuse_total
 from mooring.serialization import Count, render_html
@@ -36,6 +36,8 @@ class SumTraining(TrainingRecord):
 
     learner: str
     """Either "discriminant" or "least-squares"."""
+    outcome: str
+    """Name of the column that is predicted."""
     kind: Kind
     contributors: tuple[str, ...]
     wrong: tuple[str, ...]
@@ -96,7 +98,8 @@ class SumTraining(TrainingRecord):
                 "" if self.is_guaranteed else ", which is no guarantee until the ranges are confirmed to be public"
             )
         n = len(self.contributors)
-        return f"Trained {self.learner!r} on sums over about {self.rows:,} rows of {n} participants, {guarantee}."
+        what = f"Trained {self.learner!r} to predict {self.outcome!r}"
+        return f"{what} on sums over about {self.rows:,} rows of {n} participants, {guarantee}."
 
     def state_warnings(self) -> list[str]:
         """A sentence on each share that does not fit and on each remark, and one where no share could be checked."""
@@ -113,24 +116,32 @@ class SumTraining(TrainingRecord):
 
 
 def train_sums(
-    study: Study, folder: str | Path, shares: str | Path, *, learner: LearnerLike = AUTO, command: str = ""
+    study: Study,
+    folder: str | Path,
+    shares: str | Path,
+    *,
+    outcome: str = "",
+    learner: LearnerLike = AUTO,
+    command: str = "",
 ) -> SumTraining:
-    """Open the total, train on it, and write the model.
+    """Open the total, train a model of the outcome on it, by default of the label, and write the model.
 
     There is no score: the analyst has no rows, and participants evaluate the model locally. The learner "auto" is the first
-    of `mooring.learners.registry.SUM_LEARNERS` that predicts the study's label.
+    of `mooring.learners.registry.SUM_LEARNERS` that predicts the outcome.
     """
     folder, scheme = Path(folder), sum_scheme(study)
-    kind = require_label(study)
+    outcome = "" if outcome == study.label.column else outcome
+    schema = model_schema(study, outcome)
+    kind, classes = require_label(schema), schema.label.classes
     chosen = resolve_sum_learner(learner, kind)
     total = open_total(study, folder, shares)
-    classes = study.label.classes if kind == "classes" else ()
     try:
         with np.errstate(all="ignore"):
-            fitted = chosen.fit(total.sums, shrink=scheme.settings.features == "columns")
-            model = fitted.to_model(specify_sum_model(study))
-            model.predict(np.zeros((1, study.n_features)))
-            predicted = estimate_predicted_shares(fitted, total.sums) if classes else np.zeros(1)
+            sums = total.extract_sums(schema)
+            fitted = chosen.fit(sums, shrink=scheme.settings.features == "columns")
+            model = fitted.to_model(specify_sum_model(study, outcome))
+            model.predict(np.zeros((1, schema.n_features)))
+            predicted = estimate_predicted_shares(fitted, sums) if classes else np.zeros(1)
     except InputError:
         raise
     except (RefusedError, ValueError):  # numbers that are not finite, of a total that no rows have
@@ -139,13 +150,14 @@ def train_sums(
     settings = scheme.settings
     training = SumTraining(
         chosen.name,
+        schema.label.column,
         kind,
         total.participants,
         total.wrong,
         settings.epsilon,
         None if settings.epsilon is None else settings.delta,
         settings.unit,
-        round(total.sums.n_rows),
+        round(sums.n_rows),
         digest,
         total.checked,
         study=study.digest,

@@ -1,0 +1,107 @@
+"""Models of any column from the general total: the sums of its learners follow from pairs of columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mooring.errors import InputError
+from mooring.learners.sums import centre_sums, fit_discriminant, fit_least_squares
+from mooring.mechanisms.sums.level_features import LevelFeatures, extract_sums, select_schema
+from mooring.mechanisms.sums.workload import Survival, make_workload, sum_exactly
+from mooring.tables.schema import Column, Label, Schema
+from mooring.typing import Matrix
+
+SCHEMA = Schema(
+    (
+        Column("age", "number", 0, 100),
+        Column("sex", "category", categories=("f", "m")),
+        Column("children", "integer", 0, 4),
+        Column("stage", "category", categories=("I", "II", "III"), missing="fill"),
+        Column("income", "number", 1, 1e5),
+        Column("seen", "date", 0, 900, day="2020-01-01"),
+        Column("country", "category", categories=("here",)),
+    ),
+    Label("ill", "classes", ("no", "yes")),
+)
+WORKLOAD = make_workload(SCHEMA, log_scaled=frozenset({"income"}))
+
+
+def draw_rows(n: int = 3000, seed: int = 0) -> tuple[Matrix, Matrix]:
+    """Encoded rows of correlated columns, with stages missing in a third of them, and labels."""
+    rng = np.random.default_rng(seed)
+    age, sex, children = rng.uniform(-1, 1, n), rng.integers(0, 2, n), rng.integers(0, 5, n)
+    stage = np.digitize(age + 0.3 * sex + rng.normal(0, 0.5, n), [-0.3, 0.6])
+    stages = np.eye(3)[stage] * (rng.random((n, 1)) < 2 / 3)
+    income, seen = np.clip(age / 2 + rng.normal(0, 0.2, n), -1, 1), rng.uniform(-1, 1, n)
+    rows = np.column_stack([age, np.eye(2)[sex], children / 2 - 1, stages, income, seen, np.ones(n)])
+    return rows, (age + rng.normal(0, 0.5, n) > 0).astype(np.float64)
+
+
+def features_of(schema: Schema, rows: Matrix) -> Matrix:
+    """φ of rows that are encoded with all columns of the study."""
+    starts = np.cumsum([0, *(column.width for column in SCHEMA.columns)])
+    kept = [
+        np.arange(start, start + column.width)
+        for column, start in zip(SCHEMA.columns, starts, strict=False)
+        if column in schema.columns
+    ]
+    return LevelFeatures(WORKLOAD, schema).apply(rows[:, np.concatenate(kept)])
+
+
+@pytest.mark.parametrize("outcome", ["", "sex", "children", "age"])
+def test_without_noise_the_sums_of_any_outcome_are_those_of_the_rows(outcome: str) -> None:
+    rows, labels = draw_rows()
+    schema = select_schema(WORKLOAD, SCHEMA, outcome)
+    sums, phi = extract_sums(sum_exactly(WORKLOAD, rows, labels), schema), features_of(schema, rows)
+    y = {"": 2 * labels - 1, "sex": rows[:, 2] - rows[:, 1], "children": rows[:, 3], "age": rows[:, 0]}[outcome]
+    assert outcome not in {column.name for column in schema.columns}
+    assert (schema.label.column, sums.n_classes) == (outcome or "ill", 2 if outcome in ("", "sex") else 0)
+    np.testing.assert_allclose(sums.outcomes[:, 0], phi.T @ y, atol=1e-6)
+    exact = phi.T @ phi
+    assert np.abs(sums.products - exact).max() < 0.02 * np.diag(exact).max()  # blocks of hats are approximate
+    assert sums.products[-1] == pytest.approx(exact[-1])
+
+
+def test_rows_without_the_outcome_do_not_bend_its_model() -> None:
+    rows, labels = draw_rows()
+    schema = select_schema(WORKLOAD, SCHEMA, "stage")
+    sums, phi = extract_sums(sum_exactly(WORKLOAD, rows, labels), schema), features_of(schema, rows)
+    known = rows[:, 4:7].sum(axis=1) > 0
+    assert sums.n_rows == pytest.approx(known.sum())
+    shares = rows[known, 4:7].mean(axis=0)
+    np.testing.assert_allclose(sums.class_shares, shares, atol=1e-6)
+    _, crossed, _, _ = centre_sums(sums, shrink=False)
+    deviations = rows[known, 4:7] - shares
+    np.testing.assert_allclose(crossed, (phi[known, :-1] - phi[:, :-1].mean(axis=0)).T @ deviations, atol=1e-6)
+    truth = rows[known, 4:7].argmax(axis=1)
+    assert (fit_discriminant(sums).predict(phi[known]) == truth).mean() > 0.6
+
+
+def test_a_number_is_predicted_like_least_squares_predict_it() -> None:
+    rows, labels = draw_rows()
+    schema = select_schema(WORKLOAD, SCHEMA, "age")
+    sums, phi = extract_sums(sum_exactly(WORKLOAD, rows, labels), schema), features_of(schema, rows)
+    predicted = phi @ np.linalg.lstsq(phi, rows[:, 0], rcond=None)[0]
+    found = fit_least_squares(sums).scores(phi)[:, 0]
+    assert np.abs(found - predicted).mean() < 0.03
+
+
+@pytest.mark.parametrize("outcome", ["income", "seen", "country", "height", "days", "died", "days × died"])
+def test_what_no_model_can_predict_is_refused(outcome: str) -> None:
+    survival = Survival("days", "died", "yes", (0.0, 10.0, 20.0))
+    columns = (Column("days", "number", 0, 100), Column("died", "category", categories=("no", "yes")))
+    schema = Schema((*SCHEMA.columns, *columns), SCHEMA.label)
+    workload = make_workload(schema, log_scaled=frozenset({"income"}), survival=survival)
+    assert not {"days", "died"} & select_schema(workload, schema).names  # nobody knows them where a model is used
+    with pytest.raises(InputError) as caught:
+        select_schema(workload, schema, outcome)
+    assert caught.value.what == ("column" if outcome == "height" else "outcome")
+
+
+def test_a_study_without_a_label_predicts_the_column_that_is_named() -> None:
+    schema = Schema(SCHEMA.columns)
+    with pytest.raises(InputError) as caught:
+        select_schema(make_workload(schema), schema)
+    assert caught.value.what == "outcome"
+    assert select_schema(make_workload(schema), schema, "sex").label.classes == ("f", "m")
