@@ -94,7 +94,7 @@ kit: .venv/pyvenv.cfg
 
 # Half of what .venv/.dev needs, for a second core to install beside the first half, .venv/.demo.
 .venv/.tools: .venv/pyvenv.cfg constraints.txt
-	$(PIP) --no-deps hypothesis import-linter grimp matplotlib mkdocs-material mpyc mypy networkx pillow python-flint ruff \
+	$(PIP) --no-deps hypothesis import-linter grimp matplotlib mkdocs-material mpyc mypy networkx pillow ruff \
 		pandas polars polars-runtime-32 scikit-image sympy torch
 	@touch $@
 

@@ -33,11 +33,11 @@ def test_an_input_error_may_state_its_problem_as_a_sentence() -> None:
 
 
 def test_a_missing_extra_says_what_to_install() -> None:
-    error = MissingExtraError(needed_for="This attack", package="python-flint", extra="lattice")
+    error = MissingExtraError(needed_for="This model", package="xgboost-cpu", extra="xgboost")
     assert isinstance(error, ImportError)
     assert isinstance(error, MooringError)
     assert str(error) == (
-        "This attack needs python-flint, which is not installed. Install it with: pip install 'mooring[lattice]'"
+        "This model needs xgboost-cpu, which is not installed. Install it with: pip install 'mooring[xgboost]'"
     )
 
 

@@ -1,7 +1,6 @@
 """The lattice attack: exact where columns lie on grids, and a reason wherever it has nothing to work with."""
 
 import re
-import sys
 import time
 from collections.abc import Sequence
 
@@ -16,7 +15,6 @@ from mooring.geometry.backend import to_numpy
 from mooring.mechanisms.rotation.projection import Projection
 
 N_ROWS = 500
-pytest.importorskip("flint")
 
 
 def counts(width: int, rng: np.random.Generator) -> np.ndarray:
@@ -265,12 +263,6 @@ NOTHING_TO_WORK_WITH: dict[str, tuple[list[np.ndarray], dict[str, object], str]]
 def test_where_it_has_nothing_to_work_with_it_says_why(case: str) -> None:
     parts, options, words = NOTHING_TO_WORK_WITH[case]
     assert words in reason(viewed(parts, **options))  # type: ignore[arg-type]
-
-
-def test_without_flint_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    view = viewed(drawn(3))
-    monkeypatch.setitem(sys.modules, "flint", None)
-    assert "mooring[lattice]" in reason(view)
 
 
 @pytest.mark.parametrize(

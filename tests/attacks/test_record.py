@@ -337,7 +337,6 @@ LOOSE = {"independent-components, converged": 1e-2, "joint-moments, many": 3e-3,
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_an_attack_weighs_is_as_on_record(case: str) -> None:
-    pytest.importorskip("flint")
     check_record(RECORD, case, CASES[case](), rel=LOOSE.get(case, 1e-3))
 
 

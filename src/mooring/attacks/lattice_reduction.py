@@ -8,8 +8,6 @@ and a simplex for each one-hot group.
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse.csgraph import connected_components
@@ -60,17 +58,10 @@ def orthogonal_parts(basis: Matrix, *, rng: np.random.Generator) -> list[Matrix]
     return best
 
 
-def _flint() -> ModuleType:
-    try:
-        import flint
-    except ImportError:
-        raise DoesNotApply("Lattice reduction needs python-flint: pip install 'mooring[lattice]'.") from None
-    return flint
-
-
 def _reduced(vectors: Matrix) -> Matrix:
     """Return the integer combinations that LLL finds: relations first, then a short basis."""
-    flint = _flint()
+    import flint
+
     m = vectors.shape[0]
     scaled = np.rint(_SCALE / np.abs(vectors).max() * vectors).astype(np.int64)
     beside = np.hstack([scaled, np.eye(m, dtype=np.int64)])
