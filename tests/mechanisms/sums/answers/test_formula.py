@@ -20,12 +20,13 @@ COLUMNS = ["y", "age", "crp", "ward", "education-num", "blood pressure", "a+b"]
         ("y ~ Q('blood pressure') + C(ward)", [("blood pressure", "as declared"), ("ward", "category")]),
         ("y ~ np.log(crp) + factor(ward)", [("crp", "log"), ("ward", "category")]),
         ("y ~ log(`a+b`)", [("a+b", "log")]),
-        ("y ~ .", [(name, "as declared") for name in COLUMNS[1:]]),
+        ("y ~ .", [(name, "log" if name == "crp" else "as declared") for name in COLUMNS[1:]]),
+        ("y ~ log(crp) + .", [("crp", "log"), *((name, "as declared") for name in COLUMNS[1:] if name != "crp")]),
         ("y ~ age + age", [("age", "as declared")]),
     ],
 )
 def test_a_formula_is_read(text: str, terms: list[tuple[str, str]]) -> None:
-    formula = parse_formula(text, COLUMNS)
+    formula = parse_formula(text, COLUMNS, ["crp"])
     assert formula.outcome == FormulaTerm("y")
     assert [(term.column, term.form) for term in formula.terms] == terms
 

@@ -35,11 +35,11 @@ class Formula:
     terms: tuple[FormulaTerm, ...]
 
 
-def parse_formula(text: str, columns: Collection[str]) -> Formula:
+def parse_formula(text: str, columns: Collection[str], log_scaled: Collection[str] = ()) -> Formula:
     """Return the outcome and terms of a formula such as "y ~ a + C(b)".
 
     A name that is not one word is quoted as in R, `a b`, or as in statsmodels, Q("a b"), unless it is exactly the name of a
-    column. A dot stands for all other columns.
+    column. A dot stands for all other columns, those of `log_scaled` as logarithms.
 
     Examples
     --------
@@ -60,7 +60,8 @@ def parse_formula(text: str, columns: Collection[str]) -> Formula:
     terms: list[FormulaTerm] = []
     for word in (part.strip() for part in sides[1].split("+")):
         if word == ".":
-            terms += [FormulaTerm(name) for name in columns if name != outcome.column]
+            others = [name for name in columns if name != outcome.column]
+            terms += [FormulaTerm(name, "log" if name in log_scaled else "as declared") for name in others]
         elif word != "1":
             terms.append(_parse_term(word, columns, quoted))
     terms = list(dict.fromkeys(terms))

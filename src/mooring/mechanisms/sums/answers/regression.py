@@ -165,8 +165,9 @@ def _state_term(column: DesignColumn, value: float, error: float, noise_error: f
 def make_design(total: PairwiseTotal, formula: str) -> Design:
     """Return the functions of a formula; levels whose count cannot be told from zero are counted with the reference."""
     workload = total.workload
-    names = [levels.name for levels in workload.columns if levels.kind != "survival"]
-    parsed = parse_formula(formula, names)
+    known = [levels for levels in workload.columns if levels.kind != "survival"]
+    names, log_scaled = [levels.name for levels in known], [levels.name for levels in known if levels.is_log]
+    parsed = parse_formula(formula, names, log_scaled)
     outcome = _make_outcome(total, parsed.outcome)
     columns, notes = [DesignColumn(INTERCEPT, "", "", workload.constant)], []
     if workload.column(parsed.outcome.column).has_missing:
