@@ -16,7 +16,7 @@ from mooring.mechanisms.settings import MechanismSettings
 from mooring.mechanisms.sums.answers import describe
 from mooring.mechanisms.sums.guarantee import calibrate_multiplier
 from mooring.mechanisms.sums.pairwise import PairwiseLayout
-from mooring.mechanisms.sums.settings import SumSettings
+from mooring.mechanisms.sums.settings import SumSettings, make_general_workload
 from mooring.mechanisms.sums.workload import PairwiseTotal, sum_exactly
 from mooring.protocol.analyst.role import Analyst
 from mooring.protocol.messages.result import read_delivered_model
@@ -170,6 +170,17 @@ def test_questions_are_read_back_from_what_is_written_of_them() -> None:
     settings = SumSettings(questions=("tables", "survival"), **SURVIVAL)
     schema = Schema((Column("x0", "number", 0, 10), Column("x1", "category", categories=("no", "yes"))))
     assert MechanismSettings.read({"name": settings.name, **settings.as_dict()}, schema) == settings
+
+
+def test_numbers_have_less_noise_on_their_slopes_where_no_model_is_asked() -> None:
+    schema = Schema(tuple(Column(f"x{k}", "number", -5, 5) for k in range(3)))
+    variances = []
+    for questions in (("tables",), ("tables", "model")):
+        workload = make_general_workload(SumSettings(questions=questions), schema)
+        x, y = workload.number("x0"), workload.number("x1")
+        total = PairwiseTotal(workload, np.zeros((workload.size,) * 2), workload.noise_variance(1.0))
+        variances.append(total.read(x.vector[None], y.vector[None])[1][0, 0])
+    assert variances[0] < 0.7 * variances[1]
 
 
 @pytest.mark.parametrize("questions", [("model",), QUESTIONS])

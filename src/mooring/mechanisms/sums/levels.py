@@ -34,7 +34,8 @@ MISSING = "missing"
 N_NODES = 8
 _HAT_UNIT = 2**9
 _ROUNDING = 1e-6  # below which a weight in integers is a whole number
-_LINEAR_WEIGHT = 3  # of the squares of a number's linear contrast; other contrasts have weight 1
+LINEAR_WEIGHT = 3
+"""The weight of the squares of a number's linear contrast by default; its other contrasts have weight 1."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ class Levels:
     """Whether values are whole numbers."""
     has_missing: bool = False
     """Whether the last level stands for missing values."""
+    linear_weight: int = LINEAR_WEIGHT
+    """The weight of the squares of a number's linear contrast."""
 
     @property
     def n_levels(self) -> int:
@@ -87,7 +90,7 @@ class Levels:
             return level_contrasts(self.n_levels)
         contrasts = np.zeros((self.n_levels - 1, self.n_levels))
         contrasts[: n_nodes - 1, :n_nodes] = _polynomials(n_nodes)
-        contrasts[0] *= math.sqrt(_LINEAR_WEIGHT)
+        contrasts[0] *= math.sqrt(self.linear_weight)
         if self.has_missing:
             contrasts[-1, :n_nodes], contrasts[-1, -1] = 1.0, -n_nodes
             contrasts[-1] /= math.sqrt(n_nodes * (n_nodes + 1))

@@ -31,6 +31,7 @@ from mooring.mechanisms.sums.guarantee import (
     state_odds,
 )
 from mooring.mechanisms.sums.level_features import LevelFeatures
+from mooring.mechanisms.sums.levels import LINEAR_WEIGHT
 from mooring.mechanisms.sums.pairwise import PairwiseLayout
 from mooring.mechanisms.sums.picture_features import N_COMPONENTS, PictureFeatures, filters_of
 from mooring.mechanisms.sums.prime_field import LARGEST, Words
@@ -51,6 +52,7 @@ SumLayouts = SumLayout | PairwiseLayout
 MOST_BY_DEFAULT = 15
 """Maximum number of combiners of a study that names none, which are then the first in its roster."""
 _FAR = 16  # standard deviations that noise does not exceed
+_LINEAR_WEIGHT_WITHOUT_MODELS = 10
 MOST_DELTA = 1e-3
 """Maximum δ of a study; δ = 1 would be no guarantee, whatever ε."""
 _REMARK = """\
@@ -389,8 +391,13 @@ def make_features(settings: SumSettings, schema: Schema, image_shape: Sequence[i
 
 
 def make_general_workload(settings: SumSettings, schema: Schema) -> Workload:
-    """Return the workload of a study of several questions."""
-    return make_workload(schema, log_scaled=frozenset(settings.log_scaled), survival=settings.survival)
+    """Return the workload of a study of several questions. Only models use the curves of numbers."""
+    return make_workload(
+        schema,
+        log_scaled=frozenset(settings.log_scaled),
+        survival=settings.survival,
+        linear_weight=LINEAR_WEIGHT if "model" in settings.questions else _LINEAR_WEIGHT_WITHOUT_MODELS,
+    )
 
 
 def make_layout(settings: SumSettings, schema: Schema, features: FeatureMap) -> SumLayouts:

@@ -26,7 +26,15 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.mechanisms.sums.levels import MISSING, Levels, label_levels, make_levels, round_at_random, write_weights
+from mooring.mechanisms.sums.levels import (
+    LINEAR_WEIGHT,
+    MISSING,
+    Levels,
+    label_levels,
+    make_levels,
+    round_at_random,
+    write_weights,
+)
 from mooring.mechanisms.sums.sums import Integers
 from mooring.tables.schema import Schema
 from mooring.typing import Labels, Matrix, Vector
@@ -471,17 +479,23 @@ def sum_exactly(workload: Workload, rows: Matrix, labels: Labels | None = None) 
 
 
 def make_workload(
-    schema: Schema, *, log_scaled: frozenset[str] = frozenset(), survival: Survival | None = None
+    schema: Schema,
+    *,
+    log_scaled: frozenset[str] = frozenset(),
+    survival: Survival | None = None,
+    linear_weight: int = LINEAR_WEIGHT,
 ) -> Workload:
     """Return the general total's workload of declared columns.
 
-    The label is one more column. With `survival`, the columns of time and event become one column of intervals.
+    The label is one more column. With `survival`, the columns of time and event become one column of intervals. The larger
+    `linear_weight`, the less noise means, correlations and slopes of numbers have, and the more curves have.
     """
     columns = [make_levels(column, is_log=column.name in log_scaled) for column in schema.columns]
     places = [int(place) for place in np.cumsum([0, *(column.width for column in schema.columns)])[:-1]]
     if schema.label.kind != "none":
         columns.append(label_levels(schema.label))
         places.append(-1)
+    columns = [replace(levels, linear_weight=linear_weight) for levels in columns]
     kept, sources = list(range(len(columns))), list[int]()
     if survival is not None:
         sources = _require_survival(survival, columns)
