@@ -65,7 +65,7 @@ def _reduced(vectors: Matrix) -> Matrix:
     m = vectors.shape[0]
     scaled = np.rint(_SCALE / np.abs(vectors).max() * vectors).astype(np.int64)
     beside = np.hstack([scaled, np.eye(m, dtype=np.int64)])
-    reduced = flint.fmpz_mat(beside.tolist()).lll(delta=0.999, eta=0.501)
+    reduced = flint.fmpz_mat(beside.tolist()).lll(False, 0.999, 0.501)  # delta and eta
     return np.array([[float(int(entry)) for entry in row[-m:]] for row in reduced.tolist()])
 
 
