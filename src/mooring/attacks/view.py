@@ -166,8 +166,8 @@ class CollusionView:
 
     def _all_codes(self) -> tuple[Codes | None, ...]:
         """Return the codes of every participant's labels, and last those of the public rows."""
-        given = (*self.labels, None if self.public_rows is None else self.public_rows.labels)
-        known = [None if labels is None else to_numpy(labels) for labels in given]
+        all_labels = (*self.labels, None if self.public_rows is None else self.public_rows.labels)
+        known = [None if labels is None else to_numpy(labels) for labels in all_labels]
         present = [labels for labels in known if labels is not None]
         if not present:
             return (None,) * len(known)

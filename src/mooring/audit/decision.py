@@ -162,10 +162,10 @@ class Decision(Record):
     @classmethod
     def from_reasons(cls, question: str, reasons: Iterable[Reason]) -> Decision:
         """Return the decision that follows: one reason against is enough, and so is one that leaves the answer open."""
-        given = list(dict.fromkeys(reasons))
+        distinct = list(dict.fromkeys(reasons))
         answers: tuple[Verdict, ...] = ("do not share", "cannot tell", "share")
-        answer = next(answer for answer in answers if any(reason.answer == answer for reason in given))
-        return cls(question, answer, tuple(reason for reason in given if reason.answer == answer))
+        answer = next(answer for answer in answers if any(reason.answer == answer for reason in distinct))
+        return cls(question, answer, tuple(reason for reason in distinct if reason.answer == answer))
 
     @property
     def sentences(self) -> tuple[str, ...]:

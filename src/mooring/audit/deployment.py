@@ -37,8 +37,8 @@ class Deployment:
     @property
     def projection_name(self) -> str:
         """The kind of projection in the settings."""
-        given = self.settings.projection
-        return given.kind if isinstance(given, Projection) else given
+        projection = self.settings.projection
+        return projection.kind if isinstance(projection, Projection) else projection
 
     @property
     def rows(self) -> list[Array]:
@@ -55,24 +55,24 @@ class Deployment:
     @property
     def default_n_components(self) -> int:
         """The default number of components of a study."""
-        given = self.settings.projection
-        return given.n_components if isinstance(given, Projection) else min(30, self.partition.n_features)
+        projection = self.settings.projection
+        return projection.n_components if isinstance(projection, Projection) else min(30, self.partition.n_features)
 
     def projection_onto(self, n_components: int) -> Projection:
         """Return the public projection onto this number of components, which is always the same one."""
-        given = self.settings.projection
-        if isinstance(given, Projection):
-            if (given.n_features, given.n_components) != (self.partition.n_features, n_components):
+        projection = self.settings.projection
+        if isinstance(projection, Projection):
+            if (projection.n_features, projection.n_components) != (self.partition.n_features, n_components):
                 raise InputError(
                     "projection",
                     expected=f"a projection from {self.partition.n_features} features onto {n_components} components",
-                    got=f"a projection from {given.n_features} onto {given.n_components}",
+                    got=f"a projection from {projection.n_features} onto {projection.n_components}",
                     cure="Use the number of components of the given projection.",
                 )
-            return given
+            return projection
         if n_components not in self._projections:
             rng = np.random.default_rng([self.settings.seed, 0, n_components])
-            self._projections[n_components] = make_projection(self.partition, given, n_components, rng)
+            self._projections[n_components] = make_projection(self.partition, projection, n_components, rng)
         return self._projections[n_components]
 
     def rms(self, n_components: int) -> float:

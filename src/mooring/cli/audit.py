@@ -64,11 +64,11 @@ def audit(
     from mooring.cli.inputs import points_of, read_and_partition, refuse_beside_a_study
     from mooring.report.audit_page import render_audit
 
-    given = read_and_partition(data, options)
+    inputs = read_and_partition(data, options)
     epsilons = [parse_epsilon(word) for word in epsilon or ()]
     points: Sequence[OperatingPoint] | PointGrid
     chosen = None
-    if given.study is None:
+    if inputs.study is None:
         points = PointGrid(
             method or tuple(METHODS),
             n_components=options.components,
@@ -81,24 +81,24 @@ def audit(
         from mooring.protocol.exchange import AuditRequest
 
         refuse_beside_a_study({"anchor_rows": anchor_rows})
-        points = points_of(given, AuditRequest(method or (), anchor_noise or (), data_noise or (), epsilons))
+        points = points_of(inputs, AuditRequest(method or (), anchor_noise or (), data_noise or (), epsilons))
         chosen = points[0]
-    settings = given.settings(
+    settings = inputs.settings(
         options,
         output,
         n_known_rows=known_rows,
         n_repeated_uploads=repeated_uploads,
-        feature_map=given.feature_map if epsilons or chosen is not None else None,
+        feature_map=inputs.feature_map if epsilons or chosen is not None else None,
     )
     with count_progress() as tell:
-        result = run_audit(given.parts, points=points, chosen=chosen, settings=settings, progress=tell)
-    if given.study is not None and given.study.upload_limits:
-        result = replace(result, description=replace(result.description, limits=given.study.upload_limits))
+        result = run_audit(inputs.parts, points=points, chosen=chosen, settings=settings, progress=tell)
+    if inputs.study is not None and inputs.study.upload_limits:
+        result = replace(result, description=replace(result.description, limits=inputs.study.upload_limits))
     where = write_page(output, render_audit, result, "audit.json")
     if console.format == "json":
         typer.echo(result.to_json())
         return
-    print_findings(console, result, notes=given.records.notes)
+    print_findings(console, result, notes=inputs.records.notes)
     console.print(result.joining, style="bold", markup=False)
     print_points(console, result, result.points)
     console.print(where)

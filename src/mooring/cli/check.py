@@ -57,9 +57,9 @@ def check(
     if fit_only:
         outcome = _fit(console, workspace, data, ignore)
     else:
-        given = {"data": data, "ignore": ignore, "seed": seed, "anchor": anchor, "output": output}
+        answers = {"data": data, "ignore": ignore, "seed": seed, "anchor": anchor, "output": output}
         try:
-            outcome = execution.take_step("check", workspace, **given)
+            outcome = execution.take_step("check", workspace, **answers)
         except InputError:  # list every reason why the table does not fit
             _fit(console, workspace, data, ignore)
             raise

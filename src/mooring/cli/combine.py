@@ -62,7 +62,7 @@ def combine(
     """
     workspace = execution.make_workspace(study, vault)
     misplaced: dict[str, object] = {"--output": output} if watch else {"--to": to, "--every": every}
-    if names := [name for name, given in misplaced.items() if given is not None]:
+    if names := [name for name, value in misplaced.items() if value is not None]:
         problem = f"{names[0]} has no meaning {'with' if watch else 'without'} --watch."
         raise InputError(names[0], problem=problem, cure="Leave it out.")
     if watch:

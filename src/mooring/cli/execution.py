@@ -188,11 +188,11 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
     shown.append(_option("format", Format, "text"))
 
     @wraps(function)
-    def run(*, format: str, **given: Any) -> None:
+    def run(*, format: str, **arguments: Any) -> None:
         with run_command(format) as console:
             for name, kind in groups.items():
-                given[name] = kind(**{option.name: given.pop(option.name) for option in fields(kind)})
-            code = function(console, **given)
+                arguments[name] = kind(**{option.name: arguments.pop(option.name) for option in fields(kind)})
+            code = function(console, **arguments)
         if code:
             raise typer.Exit(code)
 
@@ -277,9 +277,9 @@ def take_step(name: str, workspace: Workspace, /, **options: Any) -> Outcome:
     """Take a step with a command's options, which are named as the step's parameters are."""
     step = find_step(workspace, name)
     assert step.run is not None
-    given = {option: value for option, value in options.items() if value not in (None, "", ())}
+    answers = {option: value for option, value in options.items() if value not in (None, "", ())}
     with show_progress(step.title) as moved:
-        return step.run(workspace, **given, command=quote_command(), progress=moved)
+        return step.run(workspace, **answers, command=quote_command(), progress=moved)
 
 
 def _describe_outcome(outcome: Outcome) -> Iterator[str | Table]:

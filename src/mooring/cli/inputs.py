@@ -72,16 +72,16 @@ def refuse_beside_a_study(options: Mapping[str, Any]) -> None:
             raise InputError(f"--{name.replace('_', '-')}", expected="left out with --study", got="given", cure=cure)
 
 
-def points_of(given: AuditInputs, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
+def points_of(inputs: AuditInputs, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
     """Return the study's own point, then the requested points for comparison, with the study's noise by default."""
     from mooring.protocol.registry import exchange_of
 
     if (asked.anchor_noise_scales or asked.data_noise_scales) and not asked.methods:
         cure = "Name the method, or leave the noise out to audit the study's own point."
         raise InputError("--method", expected="given together with a noise", got="left out", cure=cure)
-    if not any(part.any() for part in given.parts.train):
+    if not any(part.any() for part in inputs.parts.train):
         raise InputError("data file", expected="rows that vary", got="rows of zeros", cure="Check the study's ranges.")
-    return exchange_of(given.study).assessment.list_audit_points(given.study, given.parts, asked)
+    return exchange_of(inputs.study).assessment.list_audit_points(inputs.study, inputs.parts, asked)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,8 +140,8 @@ class AuditInputs:
 def read_and_partition(path: Path, options: AuditOptions) -> AuditInputs:
     """Read a file, hold out an attribute, split the rows, and choose how reconstructions are evaluated."""
     if options.study is not None:
-        given = {name: getattr(options, name) for name in _SETTLED_BY_A_STUDY}
-        refuse_beside_a_study(given | {"projection": None if options.projection == "auto" else options.projection})
+        settled = {name: getattr(options, name) for name in _SETTLED_BY_A_STUDY}
+        refuse_beside_a_study(settled | {"projection": None if options.projection == "auto" else options.projection})
         study, records, projection, evaluation = _read_studied(path, options)
         parts = _partition(records, options, options.participants)
         colluders = _find_participants(options.colluder, parts) or tuple(range(options.colluders))

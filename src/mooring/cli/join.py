@@ -111,5 +111,7 @@ def join(
 
 
 def _new_passphrase() -> str:
-    given = os.environ.get("MOORING_PASSPHRASE")
-    return given or str(typer.prompt("Passphrase for the vault", hide_input=True, confirmation_prompt=True, err=True))
+    passphrase = os.environ.get("MOORING_PASSPHRASE")
+    if passphrase:
+        return passphrase
+    return str(typer.prompt("Passphrase for the vault", hide_input=True, confirmation_prompt=True, err=True))

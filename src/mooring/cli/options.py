@@ -130,12 +130,12 @@ class SumOptions:
             "question": "questions",
             "survival_edge": "survival_edges",
         }
-        given = {names.get(name, name): value for name, value in vars(self).items() if value is not None}
+        entries = {names.get(name, name): value for name, value in vars(self).items() if value is not None}
         if self.rows_per_person is not None and self.rows_per_person.isdecimal():
-            given["rows_per_person"] = int(self.rows_per_person)
+            entries["rows_per_person"] = int(self.rows_per_person)
         if self.epsilon is not None:
-            given["epsilon"] = parse_epsilon(self.epsilon) or "none"
-        return given
+            entries["epsilon"] = parse_epsilon(self.epsilon) or "none"
+        return entries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,7 +214,7 @@ class AuditOptions:
     ] = None
 
 
-def parse_named_range(given: str) -> tuple[str, tuple[float, float]]:
+def parse_named_range(text: str) -> tuple[str, tuple[float, float]]:
     """Read a column's name and its range.
 
     Examples
@@ -222,13 +222,13 @@ def parse_named_range(given: str) -> tuple[str, tuple[float, float]]:
     >>> parse_named_range("age=0:120")
     ('age', (0.0, 120.0))
     """
-    name, equals, ends = given.rpartition("=")
+    name, equals, ends = text.rpartition("=")
     if not (equals and name):
-        raise InputError("--range", expected="NAME=LOWEST:HIGHEST", got=repr(given), cure="For example age=0:120.")
+        raise InputError("--range", expected="NAME=LOWEST:HIGHEST", got=repr(text), cure="For example age=0:120.")
     return name, parse_range(ends)
 
 
-def parse_pair(option: str, given: str) -> tuple[str, str]:
+def parse_pair(option: str, text: str) -> tuple[str, str]:
     """Read a column's name and a value for it.
 
     Examples
@@ -236,15 +236,15 @@ def parse_pair(option: str, given: str) -> tuple[str, str]:
     >>> parse_pair("--birth", "born=2026-01-01")
     ('born', '2026-01-01')
     """
-    name, equals, value = given.rpartition("=")
+    name, equals, value = text.rpartition("=")
     if not (equals and name and value):
         raise InputError(
-            option, expected="NAME=VALUE", got=repr(given), cure="'mooring study init --help' shows examples."
+            option, expected="NAME=VALUE", got=repr(text), cure="'mooring study init --help' shows examples."
         )
     return name, value
 
 
-def parse_range(given: str) -> tuple[float, float]:
+def parse_range(text: str) -> tuple[float, float]:
     """Read a range.
 
     Examples
@@ -252,14 +252,14 @@ def parse_range(given: str) -> tuple[float, float]:
     >>> parse_range("-1:2.5")
     (-1.0, 2.5)
     """
-    low, _, high = given.partition(":")
+    low, _, high = text.partition(":")
     try:
         return float(low), float(high)
     except ValueError:
-        raise InputError("range", expected="LOWEST:HIGHEST", got=repr(given), cure="For example 0:120.") from None
+        raise InputError("range", expected="LOWEST:HIGHEST", got=repr(text), cure="For example 0:120.") from None
 
 
-def parse_named_words(given: str) -> tuple[str, list[str]]:
+def parse_named_words(text: str) -> tuple[str, list[str]]:
     """Read a column's name and its categories.
 
     Examples
@@ -267,18 +267,18 @@ def parse_named_words(given: str) -> tuple[str, list[str]]:
     >>> parse_named_words("sex=female, male")
     ('sex', ['female', 'male'])
     """
-    name, equals, words = given.partition("=")
+    name, equals, words = text.partition("=")
     if not (equals and name and parse_words(words)):
-        raise InputError("--category", expected="NAME=WORD,WORD", got=repr(given), cure="For example sex=female,male.")
+        raise InputError("--category", expected="NAME=WORD,WORD", got=repr(text), cure="For example sex=female,male.")
     return name, parse_words(words)
 
 
-def parse_words(given: str) -> list[str]:
+def parse_words(text: str) -> list[str]:
     """Read words that are separated by commas."""
-    return [word.strip() for word in given.split(",") if word.strip()]
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def parse_shape(given: str | None) -> tuple[int, ...]:
+def parse_shape(text: str | None) -> tuple[int, ...]:
     """Read the shape of an image.
 
     Examples
@@ -286,9 +286,9 @@ def parse_shape(given: str | None) -> tuple[int, ...]:
     >>> parse_shape("28x28")
     (28, 28)
     """
-    sides = (given or "").lower().split("x") if given else []
+    sides = (text or "").lower().split("x") if text else []
     if not all(side.isascii() and side.isdigit() and int(side) > 0 for side in sides):
-        raise InputError("--image-shape", expected="HEIGHTxWIDTH", got=repr(given), cure="For example 8x8.")
+        raise InputError("--image-shape", expected="HEIGHTxWIDTH", got=repr(text), cure="For example 8x8.")
     return tuple(map(int, sides))
 
 

@@ -50,15 +50,15 @@ def plan(
 
     if options.rows_each is not None:
         options = replace(options, rows_each=2 * options.rows_each)  # this many in each half
-    given = read_and_partition(data, options)
+    inputs = read_and_partition(data, options)
     with count_progress() as tell:
         planned = plan_study(
-            given.parts,
+            inputs.parts,
             limit=limit,
             n_components=options.components,
-            n_anchor_rows=None if given.study is None else given.study.as_dict()["mechanism"].get("n_anchor_rows"),
-            sums=given.sum_points(_EPSILONS),
-            settings=given.settings(options, output, feature_map=given.feature_map),
+            n_anchor_rows=None if inputs.study is None else inputs.study.as_dict()["mechanism"].get("n_anchor_rows"),
+            sums=inputs.sum_points(_EPSILONS),
+            settings=inputs.settings(options, output, feature_map=inputs.feature_map),
             progress=tell,
         )
     where = write_page(output, render_plan, planned, "plan.json")
@@ -68,7 +68,7 @@ def plan(
     title = "Frontier, on the half of the rows that was searched: no point tried beats these in both"
     if shown := [*planned.frontier, *planned.tried.totals]:
         print_points(console, planned.tried, shown, title=title)
-    print_findings(console, planned.audit, notes=given.records.notes)
+    print_findings(console, planned.audit, notes=inputs.records.notes)
     style = "bold red" if planned.mechanism is None else "bold green" if planned.answer == "pays" else "bold yellow"
     console.print(planned.verdict, style=style, markup=False)
     if (against := warn_of_linked_rows(planned.recommended)) is not None:

@@ -175,16 +175,16 @@ def init(
         projection=None if projection == "auto" else projection,
         **sums.entries(),
     )
-    words = [parse_pair("--missing-word", given) if "=" in given else ("", given) for given in missing_word or ()]
+    words = [parse_pair("--missing-word", entry) if "=" in entry else ("", entry) for entry in missing_word or ()]
     known = draft.DeclaredColumns(
-        ranges=dict(parse_named_range(given) for given in range or ()),
+        ranges=dict(parse_named_range(entry) for entry in range or ()),
         all_ranges=None if all_ranges is None else parse_range(all_ranges),
-        categories=dict(parse_named_words(given) for given in category or ()),
+        categories=dict(parse_named_words(entry) for entry in category or ()),
         classes=parse_words(classes),
         label_range=None if label_range is None else parse_range(label_range),
         ids=id or (),
-        dates={name: (days[:10], days[11:]) for name, days in (parse_pair("--date", given) for given in date or ())},
-        births=dict(parse_pair("--birth", given) for given in birth or ()),
+        dates={name: (days[:10], days[11:]) for name, days in (parse_pair("--date", entry) for entry in date or ())},
+        births=dict(parse_pair("--birth", entry) for entry in birth or ()),
         missing_words={name: [word for column, word in words if column == name] for name, _ in words if name},
         kinds=draft.infer_kinds(data),
     )
@@ -296,9 +296,9 @@ def show(console: Output, study: StudyPath = DEFAULT_STUDY) -> None:
     console.show(agreed.as_dict() | facts, *_describe_study(agreed), *_describe_shared(agreed))
 
 
-def _choose_mechanism(plan: Path | None, mechanism: str | None, **given: Any) -> dict[str, Any]:
+def _choose_mechanism(plan: Path | None, mechanism: str | None, **options: Any) -> dict[str, Any]:
     """Return the entries of a draft's [mechanism]: either those that were given, or those of a plan."""
-    asked = {name: value for name, value in given.items() if value is not None}
+    asked = {name: value for name, value in options.items() if value is not None}
     if plan is None:
         return {"name": mechanism or "rotation", **asked}
     if asked or mechanism:

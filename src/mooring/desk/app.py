@@ -151,9 +151,9 @@ class DeskApplication:
             step, workspace = state.step, self.workspace
             assert step.run is not None
             title = step.title
-            given = {asked.name: [str(value) for value in form.getlist(asked.name)] for asked in step.asks}
-            answers = step.read(given, workspace)
-            self.chosen |= {asked.name: given[asked.name] for asked in step.asks if asked.is_kept}
+            entries = {asked.name: [str(value) for value in form.getlist(asked.name)] for asked in step.asks}
+            answers = step.read(entries, workspace)
+            self.chosen |= {asked.name: entries[asked.name] for asked in step.asks if asked.is_kept}
             command = step.spell(answers, workspace) if step.command else ""
             run = partial(step.run, workspace, **answers, command=command)
             job = self.jobs.start(title, lambda progress: run(progress=progress), command=command)

@@ -67,9 +67,9 @@ class Session:
         self.announce(self.address)
         return True
 
-    def require_form_token(self, given: object) -> None:
+    def require_form_token(self, token: object) -> None:
         """Refuse a form that does not come from a page of this desk."""
-        if not (isinstance(given, str) and secrets.compare_digest(given.encode(), self.form_token.encode())):
+        if not (isinstance(token, str) and secrets.compare_digest(token.encode(), self.form_token.encode())):
             raise RefusedError(
                 "the form", reason="it does not come from a page of this desk", cure="Load the page again."
             )
@@ -97,8 +97,8 @@ class Session:
         elif scope["method"] != "GET":
             return 405, "only GET and POST are supported"
         if opens:
-            given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-            return None if self.redeem(given) else (403, "the address was used before, or belongs to a different desk")
+            token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+            return None if self.redeem(token) else (403, "the address was used before, or belongs to a different desk")
         if not self._has_key(headers.get("cookie", [])):
             return 403, "this browser did not open the desk"
         return None

@@ -77,12 +77,12 @@ def image_rows(what: str, rows: ArrayLike, image_shape: tuple[int, ...]) -> Matr
 
 
 def _finite(what: str, values: ArrayLike, n_dimensions: int, expected: str, cure: str) -> Matrix:
-    given = np.asarray(values)
-    if given.dtype.kind not in "biuf":
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
         raise InputError(
-            what, expected="numbers", got=f"dtype {given.dtype}", cure="Encode categories as numbers, or drop them."
+            what, expected="numbers", got=f"dtype {array.dtype}", cure="Encode categories as numbers, or drop them."
         )
-    if given.ndim != n_dimensions or given.size == 0:
-        raise InputError(what, expected=expected, got=f"shape {given.shape}", cure=cure)
-    require_finite(what, given)
-    return np.asarray(given, dtype=np.float64)
+    if array.ndim != n_dimensions or array.size == 0:
+        raise InputError(what, expected=expected, got=f"shape {array.shape}", cure=cure)
+    require_finite(what, array)
+    return np.asarray(array, dtype=np.float64)

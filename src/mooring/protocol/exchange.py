@@ -216,7 +216,7 @@ class Participation(Protocol):
         """Refuse a study whose noise is below a participant's floors."""
 
     def adapts_rows(self, study: Study) -> bool:
-        """Whether nothing about the rows decides if they are shared: cells that do not fit are adapted, not refused."""
+        """Return whether a table is accepted whatever its rows hold: cells that do not fit are adapted, not refused."""
         return False
 
     def list_refusals(

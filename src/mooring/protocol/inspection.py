@@ -19,7 +19,7 @@ class Inspection(Record):
     class_counts: dict[str, Count] | None
     """Rows of each class of the study."""
     hazards: tuple[str, ...]
-    """Properties of these rows that make the transform easy to break."""
+    """Properties of these rows that make their secret map easy to recover."""
     warnings: tuple[str, ...]
     """Warnings that hold for all rows, and what could not be done."""
     local_only: Score | None
@@ -33,8 +33,8 @@ class Inspection(Record):
     rms: float | None = None
     """s, the root mean square of the projected rows; None where rows are not shared."""
     self_attack: AuditResult | None = None
-    """Some of the rows play the colluder, others the target, and others are non-members that the attacker must recognise as
-    such. The first point is the study's own. It has no points, or is None, if it could not be run."""
+    """The attack of a part of the rows, which plays the colluder, on another part, the target; further rows are
+    non-members. The first point is the study's own. There is no point, or no result, if the attack could not be run."""
     rows_digest: str = ""
     """Keyed digest, by which `share` recognises these rows."""
     refused: tuple[str, ...] = ()

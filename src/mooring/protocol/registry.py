@@ -1,6 +1,6 @@
-"""Which mechanisms there are: those that come with mooring, and those that `register_exchange` adds.
+"""The registered mechanisms: those that come with mooring, and those that `register_exchange` adds.
 
-Nothing of a mechanism is loaded before it is needed, and its steps, which help texts are made from, without the rest.
+A mechanism is loaded when it is needed. Its steps, from which help texts are made, are loaded without the rest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MECHANISMS: dict[str, str | Exchange] = {
     "rotation": "mooring.protocol.rotation",
     "secure-sum": "mooring.protocol.sums",
 }
-"""By name: the exchange, or the package of a mechanism that comes with mooring until its exchange is loaded."""
+"""The exchange of each mechanism by name, or its package until the exchange is loaded."""
 
 
 def register_exchange(exchange: Exchange) -> None:
@@ -32,7 +32,7 @@ def register_exchange(exchange: Exchange) -> None:
 
 
 def get_exchange(name: object) -> Exchange:
-    """The exchange of a mechanism, by its name."""
+    """Return the exchange of a mechanism by its name."""
     require_choice("mechanism", name, _MECHANISMS, cure="Correct [mechanism] in the study's file.")
     entry = _MECHANISMS[str(name)]
     if isinstance(entry, str):
@@ -41,17 +41,17 @@ def get_exchange(name: object) -> Exchange:
 
 
 def exchange_of(study: Study) -> Exchange:
-    """The exchange of the mechanism that a study names."""
+    """Return the exchange of the mechanism that a study names."""
     return get_exchange(study.mechanism.name)
 
 
 def list_exchanges() -> list[Exchange]:
-    """The exchanges of all mechanisms."""
+    """Return the exchanges of all mechanisms."""
     return [get_exchange(name) for name in _MECHANISMS]
 
 
 def list_own_steps() -> dict[str, tuple[Sequence[Step], Sequence[Addition]]]:
-    """The steps that only one mechanism has and what it adds to common steps, by mechanism."""
+    """Return, for each mechanism, the steps that only it has, and what it adds to common steps."""
     by_mechanism: dict[str, tuple[Sequence[Step], Sequence[Addition]]] = {}
     for name, entry in _MECHANISMS.items():
         if isinstance(entry, str):
@@ -63,5 +63,5 @@ def list_own_steps() -> dict[str, tuple[Sequence[Step], Sequence[Addition]]]:
 
 
 def list_sendable_files() -> list[SendableFile]:
-    """The files that may leave a participant's machine, of all mechanisms."""
+    """Return the kinds of files, of all mechanisms, that may leave a participant's machine."""
     return [form for exchange in list_exchanges() for form in exchange.sendable]

@@ -60,7 +60,10 @@ class GatherRecord(OpenRecord):
 
     def list_contributions(self) -> Rows:
         """Return one line per participant, headings first."""
-        return [("participant", "state"), *((name, given.state) for name, given in self.list_states().items())]
+        return [
+            ("participant", "state"),
+            *((name, contribution.state) for name, contribution in self.list_states().items()),
+        ]
 
     def list_states(self) -> Mapping[str, Contribution]:
         """Return the state of each participant's upload, by name."""

@@ -117,18 +117,18 @@ class Question:
         """Whether answers are entries of a list."""
         return bool(self.endings or self.choices)
 
-    def read(self, given: Sequence[str], workspace: Workspace) -> Value:
+    def read(self, texts: Sequence[str], workspace: Workspace) -> Value:
         """Return the answer from the text of each given entry; text that is no answer is refused."""
         if self.kind == "usual":
             return workspace.root / self.default
-        entries = [entry for entry in given if entry]
+        entries = [entry for entry in texts if entry]
         if self.kind == "many" and not self.is_list:
             entries = [name.strip() for entry in entries for name in entry.split(",") if name.strip()]
         label = self.word(workspace)
         if not entries and not self.is_optional:
             raise InputError(label, problem=f"'{label}' has no answer.", cure="Fill it in.")
         if self.kind == "password":
-            if len(set(given)) > 1:
+            if len(set(texts)) > 1:
                 problem = f"The two entries for '{label}' do not match."
                 raise InputError(label, problem=problem, cure="Type the same one twice.")
             entries = entries[:1]

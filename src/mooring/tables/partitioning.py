@@ -110,8 +110,8 @@ class Partition:
         require_generator(rng)
         p = len(datasets)
         _require(p > 0, "datasets", expected="one matrix per participant", got="none", cure="Give at least one.")
-        for what, given in (("test", test), ("names", names)):
-            _require_one_each(what, given, p)
+        for what, entries in (("test", test), ("names", names)):
+            _require_one_each(what, entries, p)
         _require(
             (test_labels is not None) == (test is not None and labels is not None),
             "test_labels",
@@ -362,12 +362,12 @@ def _require_enough(what: str, n_rows: int, n_participants: int, cure: str) -> N
     _require(n_rows >= n_participants, what, expected=expected, got=str(n_rows), cure=cure)
 
 
-def _require_one_each(what: str, given: Sequence[object] | None, n_participants: int) -> None:
+def _require_one_each(what: str, entries: Sequence[object] | None, n_participants: int) -> None:
     _require(
-        given is None or len(given) == n_participants,
+        entries is None or len(entries) == n_participants,
         what,
         expected=f"one entry for each of the {n_participants} participants",
-        got=f"{0 if given is None else len(given)} entries",
+        got=f"{0 if entries is None else len(entries)} entries",
         cure="Keep the participants in one order everywhere.",
     )
 

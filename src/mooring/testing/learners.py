@@ -144,8 +144,8 @@ def _check_refusals(learner: Learner) -> None:
         "fewer labels than rows": (rows, labels[1:]),
         "no rows": (rows[:0], labels[:0]),
     }
-    for (what, (given, outcomes)), kind in product(bad.items(), ("classes", "number")):
-        is_refused = _is_refused(lambda g=given, o=outcomes, k=kind: learner.fit(g, o, kind=k, seed=_SEED))
+    for (what, (bad_rows, outcomes)), kind in product(bad.items(), ("classes", "number")):
+        is_refused = _is_refused(lambda g=bad_rows, o=outcomes, k=kind: learner.fit(g, o, kind=k, seed=_SEED))
         _require(is_refused, learner, f"refuse {what} by an InputError")
     is_refused = _is_refused(lambda: learner.fit(rows, np.where(labels, np.inf, 1.0), kind="number", seed=_SEED))
     _require(is_refused, learner, "refuse numbers that are not finite by an InputError")

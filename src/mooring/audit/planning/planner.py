@@ -186,8 +186,8 @@ def _tabulate(recommended: PointResult, auditor: Auditor) -> RecommendedRotation
 def _widths(n_components: int | Sequence[int] | None, auditor: Auditor) -> tuple[int, ...]:
     """Return the numbers of components to try."""
     m = auditor.partition.n_features
-    given = auditor.deployment.default_n_components if n_components is None else n_components
-    widths = (given,) if isinstance(given, int) else tuple(given)
+    requested = auditor.deployment.default_n_components if n_components is None else n_components
+    widths = (requested,) if isinstance(requested, int) else tuple(requested)
     if not widths or any(not 1 <= h <= m for h in widths):
         raise InputError(
             "n_components",

@@ -386,20 +386,20 @@ def _drawn_secrets(
     return [(common, noise) for noise in noises]
 
 
-def _projection(given: Projection | None, n_components: int | None, width: int, streams: Streams) -> Projection:
-    if given is None:
+def _projection(projection: Projection | None, n_components: int | None, width: int, streams: Streams) -> Projection:
+    if projection is None:
         if n_components is None or n_components == width:
             return no_projection(width)
         return gaussian_projection(width, n_components, rng=streams.named("projection"))
-    if n_components not in (None, given.n_components):
+    if n_components not in (None, projection.n_components):
         raise InputError(
             "projection",
             expected=f"onto n_components = {n_components}",
-            got=f"one onto {given.n_components}",
+            got=f"one onto {projection.n_components}",
             cure="Make the projection with the same number of components.",
         )
-    given.require_orthonormal()
-    return given
+    projection.require_orthonormal()
+    return projection
 
 
 def _anchor(settings: SimulationSettings, n_components: int, beside: Array, streams: Streams) -> Array:

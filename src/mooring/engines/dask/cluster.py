@@ -226,13 +226,13 @@ def _lost() -> StorageError:
     )
 
 
-def share_with_workers(client: Client, given: Any) -> Future:
+def share_with_workers(client: Client, argument: Any) -> Future:
     """Return a future of an argument of tasks. As the result of a task, it goes to each worker once."""
-    return client.submit(_same, given, pure=False)
+    return client.submit(_same, argument, pure=False)
 
 
-def _same(given: Any) -> Any:
-    return given
+def _same(argument: Any) -> Any:
+    return argument
 
 
 def _distributed() -> Any:

@@ -141,9 +141,9 @@ class _Job:
         """The number of rows to train on."""
         return sum(piece.stop - piece.start if piece.kept is None else piece.kept.size for piece in self.pieces)
 
-    def run(self, task: Callable[..., Any], *given: Any) -> Iterator[Any]:
+    def run(self, task: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
         """Run a task on the study, each group of parts and further arguments; yield the results as they arrive."""
-        jobs = ((k, task, (self.study, group, *given)) for k, group in enumerate(self.groups))
+        jobs = ((k, task, (self.study, group, *arguments)) for k, group in enumerate(self.groups))
         for _, result in run_throttled(self.client, jobs):
             self.steps.advance()
             yield result

@@ -128,8 +128,10 @@ def _turn(client: Client) -> Iterator[None]:
 
 def _once(client: Client, boosting: Boosting, shares: Mapping[str, list[Piece]], cuts: Singles) -> bytes:
     """Train once on these workers."""
-    given = (boosting.study, boosting.task, cuts)
-    loading = {worker: _on(client, worker, load_share, *given, pieces) for worker, pieces in shares.items()}
+    arguments_of_loading = (boosting.study, boosting.task, cuts)
+    loading = {
+        worker: _on(client, worker, load_share, *arguments_of_loading, pieces) for worker, pieces in shares.items()
+    }
     training: dict[str, Future] = {}
     try:
         _finish(client, loading)
@@ -228,9 +230,9 @@ def _there(client: Client) -> set[str]:
         raise asyncio.CancelledError from None
 
 
-def _on(client: Client, worker: str, function: Any, *given: Any) -> Future:
+def _on(client: Client, worker: str, function: Any, *arguments: Any) -> Future:
     """Submit a task to this worker as its next one, because the other workers wait for it."""
-    return client.submit(function, *given, workers=[worker], allow_other_workers=False, pure=False, priority=_FIRST)
+    return client.submit(function, *arguments, workers=[worker], allow_other_workers=False, pure=False, priority=_FIRST)
 
 
 @contextmanager

@@ -120,8 +120,8 @@ def _read(kind: type[Settings], folder: Path) -> Settings:
     except (ValueError, RecursionError):
         problem = f"{SETTINGS_FILE} is not valid TOML."
         raise InputError("the settings", problem=problem, cure=cure) from None
-    given = {name: value for name, value in plain.items() if value != ""}
-    settings = read_entries(kind, given, what=SETTINGS_FILE, within=SETTINGS_FILE, cure="Correct this entry.")
+    entries = {name: value for name, value in plain.items() if value != ""}
+    settings = read_entries(kind, entries, what=SETTINGS_FILE, within=SETTINGS_FILE, cure="Correct this entry.")
     paths: dict[str, Any] = {
         name: folder / path.expanduser() for name, path in vars(settings).items() if isinstance(path, Path)
     }

@@ -134,8 +134,8 @@ def split(secret: Elements, threshold: Threshold, seeds: Sequence[Words]) -> lis
             got=str(len(seeds)),
             cure="Draw one seed per share below the threshold.",
         )
-    given = [secret, *(draw_elements(seed, secret.size) for seed in seeds)]
-    return [combine(given, lagrange_weights(range(t), at=point)) for point in range(t, k + 1)]
+    values = [secret, *(draw_elements(seed, secret.size) for seed in seeds)]
+    return [combine(values, lagrange_weights(range(t), at=point)) for point in range(t, k + 1)]
 
 
 def recombine(shares: Mapping[int, Elements], threshold: Threshold) -> Elements:

@@ -277,7 +277,7 @@ class SumSettings(MechanismSettings):
 
     def count_parties(self, roster: Sequence[str], helpers: Sequence[str]) -> Parties:
         """Return how many contribute, combine and may collude, or raise an `InputError` for combiners that cannot be."""
-        combiners, given = self.list_combiners(roster, helpers), self.n_colluding_helpers
+        combiners, n_declared = self.list_combiners(roster, helpers), self.n_colluding_helpers
         if unknown := [name for name in combiners if name not in {*roster, *helpers}]:
             cure = "Enrol it, or name somebody else."
             expected, got = "participants or helpers of the roster", repr(unknown[0])
@@ -285,10 +285,10 @@ class SumSettings(MechanismSettings):
         if idle := [name for name in helpers if name not in combiners]:
             problem = f"The helper {idle[0]!r} is not among the combiners, and has nothing else to do."
             raise InputError("combiners", problem=problem, cure="Name it there, or take it out of the roster.")
-        if given > len(helpers):
-            expected, got = f"at most the number of helpers, {len(helpers)}", str(given)
+        if n_declared > len(helpers):
+            expected, got = f"at most the number of helpers, {len(helpers)}", str(n_declared)
             raise InputError("n_colluding_helpers", expected=expected, got=got, cure="0 means all but one.")
-        n_colluding = (given or max(1, len(helpers) - 1)) if helpers else 0
+        n_colluding = (n_declared or max(1, len(helpers) - 1)) if helpers else 0
         return Parties(len(roster), len(combiners) - len(helpers), self.n_colluders, len(helpers), n_colluding)
 
     def require_roster(

@@ -221,9 +221,9 @@ class Workload:
         (c₀ + Σ x_j)² − Σ x_j² + 2 c₀ Σ β_j² grows with every x_j = ‖M_j h_j‖², so that it is largest where all are.
         """
         constant, shares = self.constant_integer**2, self.integer_shares
-        own = sum(share**2 for share in shares)
+        squares = sum(share**2 for share in shares)
         bubbles = sum(height**2 for height in self.integer_bubbles)
-        return (constant + sum(shares)) ** 2 - own + 2 * constant * bubbles
+        return (constant + sum(shares)) ** 2 - squares + 2 * constant * bubbles
 
     @property
     def sensitivity_squared(self) -> float:

@@ -39,7 +39,7 @@ class AcceptedBundle(Record):
     digest: str
     """SHA-256 of the bundle."""
     rows: Count | None = None
-    """None if the bundle does not say."""
+    """Number of rows; None if the bundle does not state it."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ Training = TypeVar("Training", bound=TrainingRecord)
 
 
 def require_analyst(study: Study, signing_key: SigningKey) -> None:
-    """Refuse a key that is not the study's analyst's: nobody would take what it signs."""
+    """Raise a `RefusedError` for a key that is not the study's analyst's, because others would refuse what it signs."""
     study.require_roster()
     if study.analyst is None or signing_key.public != study.analyst.signing_key:
         reason = "this key is not that of the study's analyst, and others would refuse what it signs"

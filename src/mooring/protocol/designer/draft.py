@@ -38,14 +38,14 @@ class DeclaredColumns:
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Mapping from name to (lowest, highest)."""
     all_ranges: tuple[float, float] | None = None
-    """(lowest, highest): of every number that `ranges` does not name."""
+    """(lowest, highest) of every column of numbers that `ranges` does not name."""
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Mapping from name to words."""
     classes: Sequence[str] = ()
     label_range: tuple[float, float] | None = None
-    """(lowest, highest): if the label is a number."""
+    """(lowest, highest) of a label that is a number."""
     ids: Sequence[str] = ()
-    """Columns that name rows."""
+    """Columns that identify rows."""
     dates: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Mapping from name to (first day, last day)."""
     births: Mapping[str, str] = field(default_factory=dict)
@@ -65,16 +65,16 @@ class DraftSettings:
     """What a draft declares besides its columns."""
 
     mechanism: MechanismSettings | Mapping[str, Any] = field(default_factory=lambda: {"name": "rotation"})
-    """Settings, or entries of [mechanism] with the mechanism's name. What is left out is as the mechanism usually has it;
-    rotation takes the width of the encoded rows, or 30 components and a Gaussian projection if they are wider."""
+    """Settings, or entries of [mechanism] with the mechanism's name. Entries that are left out get defaults: rotation
+    shares all columns of the encoded rows, or 30 components by a Gaussian projection if there are more."""
     smallest_class: int = 3
     image_shape: Sequence[int] = ()
     missing_words: Sequence[str] = ()
     """As in `Study`."""
     missing: MissingRule = "refuse"
-    """What a missing value is, in every column; people change it for single ones."""
+    """What is done with a missing value in every column; people can edit the draft for single columns."""
     nonce: str | None = None
-    """Default: from the system's entropy."""
+    """Drawn from the system's entropy if it is None."""
     from_rows: Sequence[str] = ()
     """Columns whose ranges or categories come from sites' rows."""
 
@@ -98,7 +98,7 @@ def draft_study(
     Parameters
     ----------
     data : path or data frame
-        Of a text file only the first line is read, of Parquet only the schema; of a data frame names and types are used.
+        Only the first line of a text file is read, the schema of a Parquet file, or the names and types of a data frame.
     drop : sequence of str
         Columns that are not part of the study.
     known : DeclaredColumns, optional
@@ -187,7 +187,7 @@ _RECOGNISED = {
 
 
 def infer_kinds(data: TableSource) -> dict[str, LikelyKind]:
-    """The likely kind of each column of a text file, from its first 1,000 rows; nothing for a table with types."""
+    """Return the likely kind of each column of a text file, from its first 1,000 rows; empty for a table with types."""
     table = open_table(data)
     first: Any = None
     with suppress(InputError):  # 'mooring check --fit-only' says what is wrong
@@ -201,10 +201,10 @@ def infer_kinds(data: TableSource) -> dict[str, LikelyKind]:
 
 
 def recognise_columns(table: OpenTable, known: DeclaredColumns, apart: Collection[str] = ()) -> dict[str, str]:
-    """Columns that are not plain numbers by their name, their type in Parquet or their inferred kind.
+    """Return the columns that are not plain numbers by their name, their type in Parquet or their inferred kind.
 
-    Declared columns and those in `apart`, such as the label, are not judged. Returns "id", "birth", "date", "text" or
-    "category" by column.
+    Declared columns and those in `apart`, such as the label, are not judged. The result is "id", "birth", "date", "text"
+    or "category" by column.
     """
     recognised, settled = {}, known.names.union(apart)
     for name in (name for name in table.names if name not in settled):
@@ -223,13 +223,13 @@ def recognise_columns(table: OpenTable, known: DeclaredColumns, apart: Collectio
 
 
 def describe_recognised(data: TableSource, known: DeclaredColumns, apart: Collection[str] = ()) -> dict[str, str]:
-    """How a draft treats the columns that `recognise_columns` recognises, in words."""
+    """Return how a draft treats the columns that `recognise_columns` recognises, in words."""
     recognised = recognise_columns(open_table(data), known, apart)
     return {name: _RECOGNISED[kind].format(name=shlex.quote(name)) for name, kind in recognised.items()}
 
 
 def _describe_column(table: OpenTable, name: str, known: DeclaredColumns, recognised: str) -> dict[str, Any]:
-    """The entries of a column; an open one is an empty list."""
+    """Return the entries of a column; an open entry is an empty list."""
     if name in known.dates or recognised == "date":
         return {"name": name, "kind": "date", "range": list(known.dates.get(name, ()))}
     if name in known.births or recognised == "birth":
@@ -240,15 +240,15 @@ def _describe_column(table: OpenTable, name: str, known: DeclaredColumns, recogn
     elif name in known.ranges and kind == "category":
         kind = "number"
     if kind == "category":
-        given = list(known.categories.get(name, ()))
+        words = list(known.categories.get(name, ()))
         is_truth = table.schema is not None and pa.types.is_boolean(table.schema.field(name).type)
-        return {"name": name, "kind": kind, "categories": given or (["false", "true"] if is_truth else [])}
+        return {"name": name, "kind": kind, "categories": words or (["false", "true"] if is_truth else [])}
     ends = known.ranges.get(name, known.all_ranges)
     return {"name": name, "kind": kind, "range": [] if ends is None else [float(end) for end in ends]}
 
 
 def _kind_in_file(table: OpenTable, name: str) -> str:
-    """The kind of a column by its type in the file; text files have no types, so theirs are numbers."""
+    """Return the kind of a column by its type in the file; columns of text files, which have no types, are numbers."""
     if table.schema is None:
         return "number"
     stored = table.schema.field(name).type
@@ -260,7 +260,7 @@ def _kind_in_file(table: OpenTable, name: str) -> str:
 
 
 def _describe_label(table: OpenTable, label: str | None, known: DeclaredColumns) -> dict[str, Any]:
-    """The entries of [label]; an open one is an empty list."""
+    """Return the entries of [label]; an open entry is an empty list."""
     if label is None:
         return {"kind": "none"}
     is_float = table.schema is not None and pa.types.is_floating(table.schema.field(label).type)
@@ -272,7 +272,7 @@ def _describe_label(table: OpenTable, label: str | None, known: DeclaredColumns)
 
 
 def require_header(table: OpenTable, drop: Sequence[str] = ()) -> None:
-    """Refuse a first line that may be a record: a draft is public, and names go into it."""
+    """Raise an `InputError` if the first line may be a record: its words would become part of the public draft."""
     kept = [name for name in table.names if name not in drop]
     counted = [str(k) for k in range(len(table.names) + 1)]
     is_count = list(table.names) in (counted[:-1], counted[1:])

@@ -43,11 +43,11 @@ from mooring.tables.schema import Column, ColumnKind, MissingRule, Schema, count
 from mooring.typing import TableSource, Vector
 
 MOST_COLUMNS = 5000
-"""A header describes at most so many columns, so that people can compare headers."""
+"""Maximum number of columns that a header describes, so that people can compare headers."""
 _FEW_NUMBERS = 10  # so few distinct whole numbers may be codes
 _PERSON = re.compile(r"(^|_)(patient|person|subject|client|participant)s?($|_)|(^|_)(mrn|ssn|pid|nhs)($|_)")
 Persons = npt.NDArray[np.int64]
-"""Whose each row is, as a number from 0."""
+"""The number of the person that each row belongs to, from 0 on."""
 _ABOVE = """\
 # The header of a table, for 'mooring study merge'. It was made from rows: ranges run from the fifth lowest person to the
 # fifth highest, widened and rounded outward, and words of fewer than five persons are left out. Read it before you send it.
@@ -74,7 +74,7 @@ class Header:
         Schema(self.columns, ids=(*self.ids, *self.undescribed)).require_declared()
 
     def render(self) -> str:
-        """The text of the file."""
+        """Return the text of the file."""
         top = {"header": 1, "site": self.site, "ids": list(self.ids), "undescribed": list(self.undescribed)}
         columns = (render_declaration(column.as_dict()) for column in self.columns)
         return _ABOVE + render_table(top) + "".join(f"\n[[columns]]\n{declaration}" for declaration in columns)
@@ -158,7 +158,7 @@ def infer_header(
 
 
 def _find_person_column(columns: Collection[str], kinds: Mapping[str, str]) -> str:
-    """The column that names persons, by its name; a table without one is refused."""
+    """Return the column that names persons, by its name; a table without one is refused."""
     for name in columns:
         word = re.sub(r"[^a-z0-9]+", "_", re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower())
         if kinds.get(name) == "id" and _PERSON.search(word):
@@ -171,9 +171,9 @@ def _find_person_column(columns: Collection[str], kinds: Mapping[str, str]) -> s
 
 
 def _describe(column: InferredColumn, persons: Persons, *, is_named: bool) -> tuple[Column | None, str]:
-    """The declaration of a column by its rows, None if the header does not describe it; and a note for the site.
+    """Return the declaration of a column from its rows, or None if the header leaves it out; and a note for the site.
 
-    `is_named` says that the site named the column as a category itself.
+    `is_named` says that the site itself named the column as a category.
     """
     if column.kind == "other" or (column.kind == "time" and not column.days.size):
         return None, column.unusable
@@ -208,7 +208,7 @@ def _describe(column: InferredColumn, persons: Persons, *, is_named: bool) -> tu
 
 
 def _find_first(column: InferredColumn, persons: Persons) -> npt.NDArray[np.bool_]:
-    """Which rows are the first of a person with a value; missing is a value too."""
+    """Return which rows are the first of a person with a value; a missing value counts as a value."""
     values = np.asarray(word_places(encode_distinct(column.values)), dtype=np.int64)
     first = np.zeros(persons.size, dtype=np.bool_)
     first[np.unique(values * (persons.max() + 1) + persons, return_index=True)[1]] = True
@@ -216,7 +216,7 @@ def _find_first(column: InferredColumn, persons: Persons) -> npt.NDArray[np.bool
 
 
 def _find_ends(values: Vector, persons: Persons) -> tuple[float, float] | None:
-    """The fifth lowest of persons' lowest values and the fifth highest of their highest; None with few persons."""
+    """Return the fifth lowest person's lowest value and the fifth highest person's highest; None with few persons."""
     known = ~np.isnan(values)
     owners, places = np.unique(persons[known], return_inverse=True)
     if owners.size < 2 * FEWEST_ROWS:

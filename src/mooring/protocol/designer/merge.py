@@ -31,7 +31,7 @@ class MergedColumn:
 
 
 def merge_headers(headers: Sequence[Header]) -> tuple[MergedColumn, ...]:
-    """All columns of all sites, each with the differences between the sites."""
+    """Return all columns of all sites, each with the differences between the sites."""
     n_sites = len({header.site for header in headers})
     if n_sites < max(2, len(headers)):
         expected, got = "two or more, of different sites", f"{len(headers)} of {n_sites} sites"
@@ -39,24 +39,25 @@ def merge_headers(headers: Sequence[Header]) -> tuple[MergedColumn, ...]:
     everywhere = set.intersection(*(set(header.described) for header in headers))
     apart = {header.site: [name for name in header.described if name not in everywhere] for header in headers}
     misspelt = max(map(len, apart.values())) <= _MOST_MISSPELT
-    forms = {name: _list_forms(name, misspelt=misspelt) for own in apart.values() for name in own}
-    near = {site: {form: name for name in reversed(own) for form in forms[name]} for site, own in apart.items()}
-    names = dict.fromkeys(name for header in headers for name in header.described)
+    forms = {name: _list_forms(name, misspelt=misspelt) for names in apart.values() for name in names}
+    near = {site: {form: name for name in reversed(names) for form in forms[name]} for site, names in apart.items()}
+    all_names = dict.fromkeys(name for header in headers for name in header.described)
     return tuple(
         _merge(name, headers, {site: _find_near(forms.get(name, ()), known) for site, known in near.items()})
-        for name in names
+        for name in all_names
     )
 
 
 def _find_near(forms: Sequence[str], known: Mapping[str, str]) -> str:
-    """The name that shares a form; empty if there is none."""
+    """Return the site's name that shares a form with this one; empty if there is none."""
     return next((known[form] for form in forms if form in known), "")
 
 
 def _list_forms(name: str, *, misspelt: bool) -> list[str]:
-    """The letters of a name, its words in order and, if `misspelt`, its letters without one of them.
+    """Return forms of a name: its letters, its words in order and, if `misspelt`, its letters without one of them.
 
-    Names that differ in letter case, signs or the order of words share a form; so do names that differ in a letter or two.
+    Names that differ in letter case, signs or the order of words share a form; so do names that differ in a letter or
+    two.
     """
     words = re.findall(r"[^\W_]+", name.casefold())
     letters = "".join(words)[:_LONGEST_COMPARED]
@@ -104,7 +105,7 @@ def _merge(name: str, headers: Sequence[Header], near: Mapping[str, str]) -> Mer
 
 
 def _reconcile(name: str, declared: Mapping[str, Column]) -> tuple[dict[str, Any], list[str]]:
-    """The entries of a column that several sites declare, and their differences, for which an entry stays open."""
+    """Return the entries of a column that several sites declare, and their differences, for which an entry stays open."""
     columns = list(declared.values())
     kinds = {"number" if column.kind == "integer" else column.kind for column in columns}
     words = list(dict.fromkeys(word for column in columns for word in column.missing_words))
@@ -137,7 +138,7 @@ def _reconcile(name: str, declared: Mapping[str, Column]) -> tuple[dict[str, Any
 
 
 def _find_doubtful(words: Sequence[str], declared: Mapping[str, Column]) -> dict[str, list[str]]:
-    """Missing words that may be values elsewhere, with the sites: no value may become missing without consent."""
+    """Return the missing words that may be values at other sites, with these sites; a person must settle them."""
     known = {site: frozenset(column.missing_words) for site, column in declared.items()}
     sites_of = {
         word: [
@@ -152,7 +153,7 @@ def _find_doubtful(words: Sequence[str], declared: Mapping[str, Column]) -> dict
 
 
 def _hull(columns: Sequence[Column]) -> tuple[list[Any], list[str]]:
-    """The range that contains those of all sites; if they are far apart, no range and the reason."""
+    """Return the range that contains those of all sites; if they are far apart, no range and the reason."""
     if columns[0].kind == "date":
         days = [column.as_dict()["range"] for column in columns]
         return [min(first for first, _ in days), max(last for _, last in days)], []

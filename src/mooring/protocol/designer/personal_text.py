@@ -1,8 +1,8 @@
 """Text that may point to single persons: mail addresses, identifiers and names, by the form of the words.
 
-The rules are simple on purpose. They miss words without such a form, as single surnames are, so that counting persons comes
-first (`infer_header`); and they also find some harmless words, such as 'Heart Failure', which a site may name as a category
-itself.
+The rules are simple on purpose. They miss words without such a form, such as single surnames, which is why `infer_header`
+first requires several persons for each word. They also match some harmless words, such as 'Heart Failure'; a site may
+declare that column as a category.
 """
 
 from __future__ import annotations

@@ -110,9 +110,9 @@ def project_study(
     """
     path = Path(path)
     plain = read_plain(path)
-    # a draft that waits for its digest is no study yet, so its other parts are read with settings that need none
-    given = plain.get("mechanism")
-    entries = dict(given) if isinstance(given, dict) else {}
+    # The draft lacks the file's digest, so it is read with settings that need no file.
+    mechanism = plain.get("mechanism")
+    entries = dict(mechanism) if isinstance(mechanism, dict) else {}
     exchange = get_exchange(entries.get("name"))
     prepared = exchange.prepare_public_file(entries, components)
     study = Study.from_dict(plain | {"mechanism": prepared}, folder=path.parent)

@@ -1,4 +1,4 @@
-"""What the designer's step does that a page offers: enter cards in the roster."""
+"""The designer's step that the desk offers: enter cards in the roster."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Member(Record):
         return bool(key) and verify(self.signing_key, bytes.fromhex(proof), proof_text(purpose, key))
 
     def as_dict(self) -> dict[str, Any]:
-        """The keys in a fixed order; what is empty is left out."""
+        """Return the keys in a fixed order; empty ones are left out."""
         return {name: value for name, value in super().as_dict().items() if value}
 
 
@@ -93,7 +93,7 @@ class _Card(Record):
 
     @property
     def member(self) -> Member:
-        """Whose card it is, with the first combining key."""
+        """The owner of the card, with its first combining key."""
         first = self.combining_keys[0] if self.combining_keys else ("", "")
         return Member(self.name, self.signing_key, self.sealing_key, self.sealing_proof, *first)
 
@@ -114,7 +114,7 @@ class _Card(Record):
 
 
 def proof_text(purpose: Purpose, key: str) -> bytes:
-    """What the proof of a sealing or combining key signs."""
+    """Return the bytes that the proof of a sealing or combining key signs."""
     return f"mooring {purpose} key\n{key}".encode()
 
 
@@ -148,7 +148,7 @@ def write_card(
 
 
 def spend_combining_key(path: str | Path) -> None:
-    """Take the first combining key out of a card, so that the next study uses the one after it."""
+    """Remove the first combining key from a card's file, so that the next study uses the following one."""
     card = _read(path)
     replace(card, combining_keys=card.combining_keys[1:]).write(Path(path))
 
@@ -216,6 +216,6 @@ def _require_role(role: Role, member: Member) -> None:
 
 
 def _signed_text(role: Role, member: Member) -> bytes:
-    """What the proof is over; none of the parts can hold a line break."""
+    """Return the bytes that the card's proof signs; no part of them can contain a line break."""
     lines = ["mooring card", str(_FORMAT), role, member.name, member.signing_key, member.sealing_key]
     return "\n".join(lines).encode()

@@ -46,7 +46,7 @@ _WHAT = "the model"
 
 @dataclass(frozen=True, eq=False)
 class SignedModel:
-    """A model with what the analyst signed of it."""
+    """A model and the fields that the analyst signed with it."""
 
     model: Model
     fields: Mapping[str, str | int]
@@ -56,7 +56,7 @@ class SignedModel:
 
 
 def sign_model(path: Path, model: Model, fields: Fields, signer: SigningKey) -> str:
-    """Write a model as a signed file, and return the SHA-256 of it."""
+    """Write a model as a signed file, and return the SHA-256 of the file."""
     described = {**fields, **_describe(model)}
     return write_signed(path, kind=KIND, fields=described, arrays=_list_arrays(model), signer=signer)
 
@@ -64,7 +64,7 @@ def sign_model(path: Path, model: Model, fields: Fields, signer: SigningKey) -> 
 def read_signed_model(path: Path, study: Study, specify: Specify, *, fields: tuple[str, ...]) -> SignedModel:
     """Read a model that the study's analyst signed, or refuse it with a reason.
 
-    `fields` are what the manifest must say besides what the arrays are.
+    `fields` are the names of the manifest's fields besides those that describe the arrays.
     """
     signed = read_signed(
         path,
@@ -79,7 +79,7 @@ def read_signed_model(path: Path, study: Study, specify: Specify, *, fields: tup
 
 
 def write_model(path: Path, model: Model) -> str:
-    """Write a model that nobody signed yet, as the analyst keeps it, and return the SHA-256 of it."""
+    """Write a model without a signature, as the analyst keeps it, and return the SHA-256 of the file."""
     fields, arrays = _describe(model), _list_arrays(model)
     n_bytes = sum(array.nbytes for array in arrays.values())
     if n_bytes > _MOST_ARRAY_BYTES:

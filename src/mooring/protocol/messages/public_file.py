@@ -13,11 +13,11 @@ from mooring.protocol.messages.study import Study
 from mooring.typing import Matrix
 
 PUBLIC_SUFFIX = ".projection.safetensors"
-_LARGEST = 1e6  # of a number in the file: none that is made comes near
+_LARGEST = 1e6  # upper bound of a number in the file, far above any that mooring writes
 
 
 def read_public_file(study: Study, digest: str, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Matrix]:
-    """Arrays of these shapes, finite and below 10⁶, from the file beside the study that has this digest."""
+    """Return arrays of these shapes, finite and below 10⁶, from the file beside the study that has this digest."""
     cure = f"Put {public_file_name(study)}, which came with the study, beside it."
     if study.folder is None:
         raise StorageError("the public projection", reason="the study was not read from a folder", cure=cure)
@@ -46,7 +46,7 @@ def read_public_file(study: Study, digest: str, shapes: Mapping[str, tuple[int, 
 
 
 def refuse_public_file(what: str) -> RefusedError:
-    """The error for a file that has the right digest but not the right content."""
+    """Return the error for a file that has the right digest but not the right content."""
     reason = f"its file holds {what}"
     return RefusedError("the public projection", reason=reason, cure="Make it with 'mooring study project'.")
 

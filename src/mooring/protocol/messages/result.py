@@ -37,7 +37,7 @@ class Release(Record):
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], study: Study, *, risk: float | None = None) -> Release | None:
-        """Read what the analyst signed; None if the study has no limit. A given `risk` replaces the one that was signed."""
+        """Return the release that the analyst signed; None if the study has no limit. `risk` replaces the signed risk."""
         if not study.model_limit:
             return None
         try:

@@ -47,11 +47,11 @@ class TensorSpec(NamedTuple):
         return math.prod(self.shape) * np.dtype(_DTYPES[self.dtype]).itemsize
 
     def encode(self, array: npt.NDArray[Any]) -> bytes:
-        """The bytes of an array in the file."""
+        """Return the bytes of an array in the file."""
         return np.ascontiguousarray(array, dtype=_DTYPES[self.dtype]).reshape(self.shape).tobytes()
 
     def decode(self, data: bytes | memoryview) -> npt.NDArray[Any]:
-        """An array from its bytes in the file; a copy, in the machine's own byte order."""
+        """Return an array from its bytes in the file; it is a copy, in the machine's byte order."""
         return np.frombuffer(data, dtype=_DTYPES[self.dtype]).reshape(self.shape).astype(_DTYPES[self.dtype][1:])
 
 
@@ -59,7 +59,7 @@ Tensors = Mapping[str, TensorSpec]
 
 
 class Header(NamedTuple):
-    """The metadata of a file, where its arrays begin, its length, and the header's own bytes."""
+    """The header of a file: its metadata, where the arrays begin, the length of the file, and the header's bytes."""
 
     metadata: dict[str, str]
     data_start: int
@@ -79,7 +79,7 @@ class SignedFile:
 
 
 def encode_header(tensors: Tensors, metadata: Mapping[str, str]) -> bytes:
-    """The bytes of a file with these arrays up to the first of them."""
+    """Return the bytes of a file with these arrays, up to the first array."""
     entries: dict[str, Any] = {"__metadata__": dict(metadata)}
     position = 0
     for name, spec in tensors.items():
@@ -148,8 +148,8 @@ def write_signed(
 ) -> str:
     """Write a small signed file, and return its SHA-256.
 
-    A signature for one `kind` is not valid for another. `fields` are what the manifest says besides. Arrays are of
-    float32, float64, int32 or uint8.
+    `fields` are the fields of the manifest. A signature for one `kind` is not valid for another. Arrays are of float32,
+    float64, int32 or uint8.
     """
     tensors = {name: _describe_array(array) for name, array in arrays.items()}
     data = b"".join(spec.encode(arrays[name]) for name, spec in tensors.items())
@@ -164,8 +164,8 @@ def read_signed(
 ) -> SignedFile:
     """Read a small signed file, or refuse it with a reason.
 
-    Only signatures by the public keys `signed_by` count, and the manifest must say exactly `fields`. From the verified
-    fields, `tensors` tells which arrays there must be. Memory is taken only after the file's length was found to match.
+    The signer must be one of the public keys `signed_by`, and the manifest must have exactly `fields`. `tensors` returns
+    the expected arrays for the verified fields. Memory is allocated only once the file's length is known to match.
     """
     what = f"the {kind} file"
     with open_plain_file(path, what=what) as file:
@@ -182,7 +182,7 @@ def read_signed(
 
 
 def decode_arrays(data: bytes, tensors: Tensors, *, what: str) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of a file, of which `data` follows the header; numbers that are not finite are refused."""
+    """Return the arrays of a file, given the bytes that follow its header; numbers that are not finite are refused."""
     arrays, position, view = {}, 0, memoryview(data)
     for name, spec in tensors.items():
         arrays[name] = spec.decode(view[position : position + spec.n_bytes])
@@ -195,9 +195,9 @@ def decode_arrays(data: bytes, tensors: Tensors, *, what: str) -> dict[str, npt.
 def read_signed_header(
     file: BinaryIO, *, kind: str, fields: Collection[str], what: str
 ) -> tuple[Header, dict[str, str | int]]:
-    """Read a header, and check the form of its manifest and its signature, from the beginning of a file.
+    """Read the header at the beginning of a file, and check the form of its manifest and its signature.
 
-    The manifest must say exactly `fields`. Arrays are not read.
+    The manifest must have exactly `fields`. Arrays are not read.
     """
     header = read_header(file, what=what)
     if list(header.metadata) != ["manifest", "signature"]:  # in this order: else one signature would have two files

@@ -95,7 +95,7 @@ class Study:
 
     @property
     def schema(self) -> Schema:
-        """What every row holds: all that encoding it needs."""
+        """The columns, label and missing words of the rows, which determine their encoding."""
         return Schema(self.columns, self.label, self.missing_words, self.ids)
 
     @cached_property
@@ -110,7 +110,7 @@ class Study:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over everything the study says, roster included; comments and layout do not matter."""
+        """SHA-256 of everything the study declares, including the roster, but not of comments and layout."""
         plain = json.dumps(self.as_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
         return hashlib.sha256(b"mooring study\n" + plain.encode()).hexdigest()
 
@@ -122,7 +122,7 @@ class Study:
 
     @property
     def folder_name(self) -> str:
-        """What a vault calls its folder for this study; another roster is another study."""
+        """Name of the study's folder in a vault. It changes with the roster."""
         return f"{self.name}-{self.digest[:16]}"
 
     def member(self, name: str) -> Member:
@@ -146,7 +146,7 @@ class Study:
         return self.analyst.signing_key if self.analyst else ""
 
     def require_signer(self, fields: Mapping[str, object], *, what: str) -> Member:
-        """The participant that signed something of this study; what is anybody else's, or of another study, is refused."""
+        """Return the participant that signed a file of this study; refuse other signers and files of other studies."""
         member = self.member_with_key(str(fields["signer"]))
         if member is None:
             reason = "its signer is not in the study's roster"
@@ -168,7 +168,7 @@ class Study:
         return len(self.participants) >= 2 and self.analyst is not None
 
     def require_roster(self) -> None:
-        """Refuse a draft: nobody can share in a study that nobody takes part in."""
+        """Raise an `InputError` unless the roster has two participants or more and an analyst."""
         if not self.is_complete:
             raise InputError(
                 "study",
@@ -178,7 +178,7 @@ class Study:
             )
 
     def require_same(self, fields: Mapping[str, object], *, what: str) -> None:
-        """Refuse something whose fields name another study, by its digest and, where there is one, its nonce."""
+        """Raise a `RefusedError` if a file's fields name another study, by its digest or, if they have one, its nonce."""
         if fields.get("study") != self.digest or fields.get("nonce", self.nonce) != self.nonce:
             raise RefusedError(
                 what,
@@ -189,14 +189,14 @@ class Study:
     def with_members(
         self, participants: Sequence[Member] = (), analyst: Member | None = None, helpers: Sequence[Member] = ()
     ) -> Study:
-        """The same study with further members; a member that is enrolled already is left as it is."""
+        """Return the study with further members; members who are enrolled already are not changed."""
         known, helping = _by_names(self.participants, participants), _by_names(self.helpers, helpers)
         if analyst is not None and self.analyst not in (None, analyst):
             raise InputError("roster", expected="one analyst", got="two", cure="Take one out of the study.")
         return replace(self, participants=known, helpers=helping, analyst=analyst or self.analyst)
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything the study says, in plain values and a fixed order."""
+        """Return everything the study declares, as plain values in a fixed order."""
         rows: dict[str, Any] = {"missing_words": list(self.missing_words), "smallest_class": self.smallest_class}
         rows |= {"ids": list(self.ids)} if self.ids else {}
         rows |= {"image_shape": list(self.image_shape)} if self.image_shape else {}
@@ -222,19 +222,16 @@ class Study:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], *, folder: Path | None = None) -> Study:
-        """Read what `as_dict` gave, or the tables of a study's file."""
+        """Return the study with these values, from `as_dict` or from a study's file."""
         return cls(**study_entries(plain), folder=folder)
 
     @classmethod
     def read(cls, path: str | Path) -> Study:
-        """Read a study's file.
-
-        Everything is checked; an entry that has no meaning is an error, since it may be a misspelt one that has.
-        """
+        """Read and validate a study's file. An unknown entry is an error, because it may be a misspelt one."""
         return cls.from_dict(read_plain(Path(path)), folder=Path(path).parent)
 
     def write(self, path: str | Path) -> None:
-        """Write the study as a commented TOML file, atomically; one that could not be read back is refused."""
+        """Write the study as a commented TOML file, atomically; a study that could not be read back is refused."""
         text = render_study(self.as_dict())
         require_size(text)
         write_atomically(Path(path), text.encode(), what="the study's file")
@@ -277,7 +274,7 @@ class Study:
 
 
 def _by_names(members: Sequence[Member], further: Sequence[Member]) -> tuple[Member, ...]:
-    """Members of a role and further ones, each once."""
+    """Return the members of a role with further ones, each once."""
     known = {member.name: member for member in members}
     for member in further:
         if known.setdefault(member.name, member) != member:

@@ -70,7 +70,7 @@ _ROSTER = """\
 
 
 def read_plain(path: Path) -> dict[str, Any]:
-    """Read a study's file without asking what it means."""
+    """Return the tables of a study's file without checking what they mean."""
     return parse_study(read_text(path))
 
 
@@ -84,7 +84,7 @@ def read_text(path: Path) -> str:
 
 
 def parse_study(text: str) -> dict[str, Any]:
-    """The tables of a study's text, whose bounds let a parser read it in about a second."""
+    """Return the tables of a study's text, after checking bounds within which parsing takes about a second."""
     require_size(text)
     if _LONG_KEY.search(text):  # a parser takes time that grows with the square of a key's parts
         raise InputError("study", expected="without keys of many parts", got="one of 16", cure="Correct the study.")
@@ -97,7 +97,7 @@ def parse_study(text: str) -> dict[str, Any]:
 
 
 def require_size(text: str) -> None:
-    """Refuse a study's text that is larger than one may be, or has more entries."""
+    """Raise an `InputError` if a study's text is too long or has too many entries."""
     cure = "Declare columns alike by one 'names'."
     if len(text) > _MOST_BYTES or len(text.encode()) > _MOST_BYTES:
         raise InputError("study", expected="a file of at most 1 MB", got="a larger one", cure=cure)
@@ -106,10 +106,10 @@ def require_size(text: str) -> None:
 
 
 def render_study(plain: Mapping[str, Any], *, above: str = "", below: str = "") -> str:
-    """Return what `Study.as_dict` gave as commented TOML that `Study.read` reads as the same study.
+    """Return the values of `Study.as_dict` as commented TOML, which `Study.read` reads as the same study.
 
-    In a draft, a range, categories or classes that are still open are an empty list. `above` and `below` are comments around
-    the entries of [mechanism].
+    In a draft, open ranges, categories and classes are empty lists. `above` and `below` are comments around the entries
+    of [mechanism].
     """
     mechanism = MechanismSettings.get_kind(plain["mechanism"]["name"])
     parts = [
@@ -138,7 +138,7 @@ def render_study(plain: Mapping[str, Any], *, above: str = "", below: str = "") 
 
 
 def _likeness(numbered: tuple[int, Mapping[str, Any]]) -> tuple[int, dict[str, Any]]:
-    """Columns alike share an entry, except open ones: each needs an answer of its own."""
+    """Return what columns that share an entry have in common; a column with an open entry shares none."""
     place, column = numbered
     return (place if [] in column.values() else -1), _without_name(column)
 
@@ -148,7 +148,7 @@ def _without_name(column: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def render_declaration(table: Mapping[str, Any]) -> str:
-    """The entries of a column or of the label, open ones marked."""
+    """Return the entries of a column or of the label as text, with open entries marked."""
     is_date = table.get("kind") == "date"
     open_entries = _OPEN | ({"range": _OPEN["days"]} if is_date else {})
     return "".join(
@@ -157,7 +157,7 @@ def render_declaration(table: Mapping[str, Any]) -> str:
 
 
 def render_member(header: str, member: Mapping[str, str]) -> str:
-    """A member's entry in the roster."""
+    """Return a member's entry in the roster as text."""
     return f"\n{header}\n{render_table(member)}"
 
 
@@ -188,7 +188,7 @@ def render_value(value: Any) -> str:
 
 
 def _wrap(words: Sequence[str]) -> list[str]:
-    """Words in lines of a hundred signs, each line without its last comma."""
+    """Return the items of a list in lines of up to a hundred characters, each line without its last comma."""
     lines, line = [], ""
     for word in words:
         if line and len(line) + len(word) > 100:
@@ -272,7 +272,7 @@ class _Column(Record):
 
 @dataclass(frozen=True)
 class _StudyFile(Record):
-    """A study's file, its tables not read yet."""
+    """A study's file whose tables are not validated yet."""
 
     format: int
     name: str
@@ -289,7 +289,7 @@ class _StudyFile(Record):
 
 
 def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """What a study is made of, from what `Study.as_dict` gave or the tables of a study's file."""
+    """Return the fields of a `Study`, from the values of `Study.as_dict` or from the tables of a study's file."""
     if type(plain.get("format")) is not int or plain["format"] != FORMAT:
         got = "another whole number" if type(plain.get("format")) is int else "none"
         cure = "This mooring reads no other; use the version that the study was made with."
@@ -413,7 +413,7 @@ def _range_of(where: str, ends: Sequence[Any] | None) -> tuple[float, float]:
 
 
 def _days_of(where: str, ends: Sequence[Any] | None) -> tuple[str, float]:
-    """The first day of a range of days, and how many there are to the last."""
+    """Return the first day of a range of days, and the number of days to the last."""
     both: Sequence[Any] = ends if ends is not None and len(ends) == 2 else [None, None]
     for end in both:
         require_day(f"both ends of the range of {where}", end)

@@ -303,9 +303,9 @@ def predict_rows(
     if known is None:
         return Predictions(words, classes, probabilities, None, None, None, ids, None, None, release, adjustment)
     alone = gain = by_own_rows = evaluation = importance = None
-    given = np.concatenate(rows) if rows else np.zeros((0, taken.n_features))
+    new_rows = np.concatenate(rows) if rows else np.zeros((0, taken.n_features))
     if own_rows is not None:
-        by_own_rows = scoring.apply_threshold(_predict_alone(taken, own_rows, given, ignore))
+        by_own_rows = scoring.apply_threshold(_predict_alone(taken, own_rows, new_rows, ignore))
         predicted_alone, shares_alone = by_own_rows
         both = None if each is None or shares_alone is None else (each, shares_alone[None])
         joint = score(known, predicted, kind=kind, rng=_rng(), shares=None if both is None else each)
@@ -320,7 +320,7 @@ def predict_rows(
             evaluation = replace(evaluation, joint=replace(evaluation.joint, calibration=recalibrated.calibration))
     if scoring.importance:
         widths = {column.name: column.width for column in taken.columns}
-        importance = measure_importance(predict, given, known, widths=widths, kind=kind)
+        importance = measure_importance(predict, new_rows, known, widths=widths, kind=kind)
     n_shared = int(Ledger(vault.folder).find_shared(study.digest, scored).sum())
     more = (evaluation, importance, release, adjustment and adjustment.with_coverage(known - predicted))
     return Predictions(words, classes, probabilities, joint, alone, gain, ids, *more, n_shared)
@@ -332,13 +332,13 @@ def _list_recorded(study: Study, taken: Schema) -> list[str]:
     return [name for name in names if name in {column.name for column in study.columns}]
 
 
-def _predict_alone(schema: Schema, own_rows: TableSource, given: Matrix, ignore: Collection[str]) -> Predicted:
+def _predict_alone(schema: Schema, own_rows: TableSource, new_rows: Matrix, ignore: Collection[str]) -> Predicted:
     """Return the predictions of rows by a model of one's raw rows alone."""
     encoded = read_encoded(schema, own_rows, ignore=tuple(ignore))
     assert encoded.labels is not None
     kind: Kind = "classes" if schema.label.kind == "classes" else "number"
     fitted = train_learner(AUTO, encoded.rows, encoded.labels, kind=kind, seed=0)
-    return fitted.predict(given), fitted.probabilities(given, len(schema.label.classes))
+    return fitted.predict(new_rows), fitted.probabilities(new_rows, len(schema.label.classes))
 
 
 def _adjust(
@@ -354,8 +354,8 @@ def _adjust(
     encoded, ledger = read_encoded(opened.schema, data, ignore=tuple(ignore)), Ledger(vault.folder)
     assert encoded.labels is not None
     label, recorded = opened.schema.label, _list_recorded(study, opened.schema)
-    given = prints.add(encoded.values[:, : len(recorded)])
-    left_out = ledger.find_shared(study.digest, given) | np.isin(given, scored)
+    fingerprints = prints.add(encoded.values[:, : len(recorded)])
+    left_out = ledger.find_shared(study.digest, fingerprints) | np.isin(fingerprints, scored)
     rows, labels = encoded.rows[~left_out], encoded.labels[~left_out]
     if len(rows) < FEWEST_ROWS:
         got = f"{len(rows)}, besides {left_out.sum()} shared before or among the rows scored"

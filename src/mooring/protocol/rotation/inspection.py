@@ -161,7 +161,7 @@ def point_of(study: Study, rms: float) -> RotationPoint | None:
 
 
 def list_audit_points(study: Study, parts: Partition, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
-    """Return the study's study_point point, then the requested methods (at the study's noise by default) and secure sums."""
+    """Return the study's own point, then the requested methods (at the study's noise by default) and secure sums."""
     settings, projection = rotation_of(study), study_projection(study)
     study_point = point_of(study, root_mean_square(parts.train, projection))
     if study_point is None:

@@ -154,10 +154,10 @@ class _Rows:
             predicted[~inside] = fitted.predict(self.rows[~inside]).reshape(-1, targets.shape[1])
         return predicted
 
-    def predict_by_itself(self, name: str, own: Indices, labels: Labels, seed: int) -> Matrix:
-        """Return the predictions of a participant's rows by models of its other rows."""
-        parts = row_folds(labels[own], seed)
-        return cross_validate(name, self.rows[own], self.targets[own], parts, kind="number", seed=seed)[0]
+    def predict_by_itself(self, name: str, places: Indices, labels: Labels, seed: int) -> Matrix:
+        """Return the predictions of the rows at these places, a participant's, by models of its other rows."""
+        parts = row_folds(labels[places], seed)
+        return cross_validate(name, self.rows[places], self.targets[places], parts, kind="number", seed=seed)[0]
 
 
 def _doubt(rows_of: _Rows, labels: Labels, trusted: npt.NDArray[np.bool_], seed: int) -> npt.NDArray[np.bool_]:
@@ -288,8 +288,8 @@ class _Influence:
         return float(loss[shown].max(initial=0.0))
 
     def _predict(self, name: str, inside: npt.NDArray[np.bool_]) -> Matrix:
-        given = self._rows[inside], self._targets[inside], self._folds[inside]
-        return cross_validate(name, *given, kind="number", seed=self._seed)[0]
+        inputs = self._rows[inside], self._targets[inside], self._folds[inside]
+        return cross_validate(name, *inputs, kind="number", seed=self._seed)[0]
 
 
 def _score_rows(targets: Matrix, predicted: Matrix) -> tuple[Matrix, Matrix]:

@@ -273,11 +273,11 @@ def require_label_consent(study: Study, is_given: bool) -> None:
         )
 
 
-def _keep_anchor(study: Study, kept: Path, given: Path, digest: str) -> None:
+def _keep_anchor(study: Study, kept: Path, anchor: Path, digest: str) -> None:
     """Keep a copy of the anchor file, unless somebody changed the file since it was opened."""
     if kept.exists() and hash_file(kept, what="the vault") == digest:
         return
-    content = read_bounded(given, most_anchor_bytes(study), what="the anchor file")
+    content = read_bounded(anchor, most_anchor_bytes(study), what="the anchor file")
     if hashlib.sha256(content).hexdigest() != digest:
         raise RefusedError(
             "the anchor file", reason="it changed while it was being used", cure="Run the command again."

@@ -70,14 +70,14 @@ class SumExchange(Exchange):
 
     def draft(self, entries: Mapping[str, Any], width: int, *, has_images: bool) -> MechanismDraft:
         """All entries, so that people see and change them; images have features of pictures."""
-        given = {key: value for key, value in entries.items() if key != "name"}
-        given |= {"features": "pictures"} if has_images else {}
-        return MechanismDraft(read_entries(SumSettings, given, what="mechanism", cure="Correct it.").as_dict())
+        settings = {key: value for key, value in entries.items() if key != "name"}
+        settings |= {"features": "pictures"} if has_images else {}
+        return MechanismDraft(read_entries(SumSettings, settings, what="mechanism", cure="Correct it.").as_dict())
 
     def prepare_public_file(self, entries: Mapping[str, Any], n_components: int | None) -> dict[str, Any]:
         """Take features of pictures that are not fitted."""
-        own = {key: value for key, value in entries.items() if key != "features_digest"}
-        return own if n_components is None else own | {"n_features": n_components}
+        unfitted = {key: value for key, value in entries.items() if key != "features_digest"}
+        return unfitted if n_components is None else unfitted | {"n_features": n_components}
 
     def list_roles(self, study: Study, name: str) -> tuple[str, ...]:
         """Participants that hold shares are combiners."""
@@ -166,9 +166,9 @@ class SumExchange(Exchange):
         if options.signing_key is None:
             cure = "Open the vault that the analyst joined with."
             raise InputError("signing_key", problem="Closing the list needs the analyst's signing key.", cure=cure)
-        given, command = cast(Sequence[SumBundle], bundles), options.command
+        sum_bundles, command = cast(Sequence[SumBundle], bundles), options.command
         key, receipts = options.signing_key, options.receipts
-        return close_list(study, given, folder, key, receipts=receipts, command=command)
+        return close_list(study, sum_bundles, folder, key, receipts=receipts, command=command)
 
     def list_learners(self, study: Study) -> tuple[str, ...]:
         """Learners of sums, "auto" first."""

@@ -28,8 +28,8 @@ def study_features(study: Study) -> FeatureMap:
         return features
     filters = filters_of(features.height, features.width)
     n, k = filters.n_responses, features.n_components
-    found = read_public_file(study, settings.features_digest, {"mean": (n,), "matrix": (n, k)})
-    return replace(features, fitted=PictureProjection(filters, found["mean"], found["matrix"]))
+    arrays = read_public_file(study, settings.features_digest, {"mean": (n,), "matrix": (n, k)})
+    return replace(features, fitted=PictureProjection(filters, arrays["mean"], arrays["matrix"]))
 
 
 def fit_features(study: Study, batches: Callable[[], Iterable[Matrix]]) -> PublicFile:

@@ -99,7 +99,7 @@ def list_audit_points(study: Study, parts: Partition, asked: AuditRequest) -> tu
     """The study's own point first; then the same at each further ε, and uploads of rows for contrast."""
     settings = sum_settings(study)
     quorum = settings.quorum if settings.n_colluders < settings.quorum <= parts.n_participants else None
-    own = SumPoint(
+    study_point = SumPoint(
         settings.epsilon,
         settings.delta,
         quorum,
@@ -107,7 +107,7 @@ def list_audit_points(study: Study, parts: Partition, asked: AuditRequest) -> tu
         settings.product_share,
         explain_missing_guarantee(study),
     )
-    sums = [replace(own, epsilon=epsilon) for epsilon in dict.fromkeys((own.epsilon, *asked.epsilons))]
+    sums = [replace(study_point, epsilon=epsilon) for epsilon in dict.fromkeys((study_point.epsilon, *asked.epsilons))]
     return (*sums, *contrast_to_sums(parts, drafted_projection(study), asked))
 
 
@@ -147,12 +147,12 @@ def _attack(study: Study, encoded: EncodedRows, seed: int) -> AuditResult | None
     strata, chosen = make_strata(labels, len(rows)), np.arange(len(rows))
     if len(rows) > _MOST_ROWS:
         chosen, _ = split_stratified(chosen, strata, _MOST_ROWS, rng=rng)
-    own, rest = split_stratified(chosen, strata, len(chosen) // 2, rng=rng)
+    target, rest = split_stratified(chosen, strata, len(chosen) // 2, rng=rng)
     colluder, others = split_stratified(rest, strata, len(rest) // 2, rng=rng)
     scaled = scale_labels(study, labels)
     partition = Partition.from_parts(
-        [rows[colluder], rows[own]],
-        [scaled[colluder], scaled[own]],
+        [rows[colluder], rows[target]],
+        [scaled[colluder], scaled[target]],
         rng=rng,
         test=[rows[others[:0]], rows[others]],
         test_labels=[scaled[others[:0]], scaled[others]],

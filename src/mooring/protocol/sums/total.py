@@ -129,8 +129,8 @@ def close_list(
     folder, scheme = Path(folder), sum_scheme(study)
     require_analyst(study, signing_key)
     make_folder(folder, mode=0o700, what="the work folder")
-    given = [] if receipts is None else _read_all(receipts, RECEIPT, study, read_receipt)
-    left_out, doubted = _judge(study, bundles, given)
+    received = [] if receipts is None else _read_all(receipts, RECEIPT, study, read_receipt)
+    left_out, doubted = _judge(study, bundles, received)
     kept = [bundle for bundle in bundles if bundle.member.name not in left_out]
     if len(kept) < scheme.quorum:
         raise InputError(
@@ -149,7 +149,7 @@ def close_list(
         )
     digest = write_closing_list(path, study, digests, signing_key)
     names = tuple(bundle.member.name for bundle in kept)
-    tested_by = tuple(receipt.member.name for receipt in given)
+    tested_by = tuple(receipt.member.name for receipt in received)
     who_combines = f"{', '.join(scheme.combiners)}; {scheme.threshold.threshold} of them open the total"
     next_step = f"Send {LIST_FILE} and all bundles to the combiners ({who_combines})."
     closing = Closing(names, left_out, doubted, tested_by, digest, next_step, study.digest, command)
@@ -158,7 +158,7 @@ def close_list(
 
 
 def _judge(
-    study: Study, bundles: Sequence[SumBundle], given: Sequence[Receipt]
+    study: Study, bundles: Sequence[SumBundle], receipts: Sequence[Receipt]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Whose bundles are left out, with the reason, and which combiners are not heard.
 
@@ -170,7 +170,7 @@ def _judge(
         receipt.member.name: {
             bundle.member.name for bundle in bundles if receipt.passed.get(bundle.header_digest) is False
         }
-        for receipt in given
+        for receipt in receipts
     }
     most = sum_scheme(study).parties.n_colluders
     doubted = tuple(sorted(name for name, reported in bad.items() if len(reported) > most))
@@ -216,11 +216,11 @@ def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
     wrong, are refused.
     """
     scheme, closed = sum_scheme(study), read_list(study, Path(folder))
-    given: dict[int, CombinedShare] = {}
+    shares_by_point: dict[int, CombinedShare] = {}
     for share in _read_all(shares, SHARE, study, read_combined_share):
         if share.list_digest == closed.digest:  # shares of another list are not mixed in
-            given[share.combiner] = share
-    elements = {point: share.elements for point, share in given.items()}
+            shares_by_point[share.combiner] = share
+    elements = {point: share.elements for point, share in shares_by_point.items()}
     wrong: tuple[str, ...] = ()
     if len(elements) > scheme.threshold.threshold:
         misfits = find_wrong(elements, scheme.threshold, words_of(Secret.draw()))
@@ -230,7 +230,7 @@ def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
                 reason="the combiners' shares contradict each other, and there are too few to find out whose are wrong",
                 cure="Ask further combiners for their shares, or all of them whether their vault is whole.",
             )
-        wrong = tuple(given[point].member.name for point in misfits)
+        wrong = tuple(shares_by_point[point].member.name for point in misfits)
         elements = {point: value for point, value in elements.items() if point not in misfits}
     vector = decode_signed(recombine(elements, scheme.threshold))
     if int(np.abs(vector).max()) > LARGEST // 2:

@@ -53,7 +53,7 @@ def watch_boxes(
     """
     name = find_combiner(vault, study)[0].name
     receipt, share = (watch.folder / f"{name}{SUFFIXES[kind]}" for kind in (RECEIPT, SHARE))
-    tested, told = list[tuple[str, str]](), ""
+    tested, reported = list[tuple[str, str]](), ""
 
     def answer() -> StepResult | None:
         with TemporaryDirectory(prefix="mooring-") as folder:
@@ -80,15 +80,15 @@ def watch_boxes(
                 if (result := attempt()) is not None:
                     return result
             except (RefusedError, StorageError) as problem:
-                told = _report(problem, told, tell)
+                reported = _report(problem, reported, tell)
         wait(watch.seconds)
 
 
-def _report(problem: RefusedError | StorageError, told: str, tell: Callable[[str], None]) -> str:
+def _report(problem: RefusedError | StorageError, reported: str, tell: Callable[[str], None]) -> str:
     """Tell of a problem that may pass, unless it is the last one that was told; raise one that does not pass."""
     if problem.what in _FINAL:
         raise problem
     words = str(problem)
-    if words != told:
+    if words != reported:
         tell(words)
     return words

@@ -82,13 +82,13 @@ def _redact(word: str, instead_of_query: str) -> str:
     return begin + place.rpartition("@")[2] + (instead_of_query if query else "")
 
 
-def read_address(given: str) -> str:
+def read_address(argument: str) -> str:
     """Return the given address or, after an @, the address in a file, so that a secret need not be typed."""
-    if not given.startswith("@"):
-        address = given.strip()
+    if not argument.startswith("@"):
+        address = argument.strip()
     else:
         try:
-            with Path(given[1:]).open("rb") as file:
+            with Path(argument[1:]).open("rb") as file:
                 address = file.read(_LONGEST + 1).decode().strip()
         except OSError:
             raise StorageError(

@@ -328,5 +328,5 @@ def _open_signing_store(bundles: str) -> tuple[Any, str]:
         )
     from fsspec.config import conf
 
-    given = dict(conf.get(scheme, {}).get("config_kwargs", {}))
-    return open_file_system(bundles, config_kwargs={"signature_version": "s3v4", **given})
+    configured = dict(conf.get(scheme, {}).get("config_kwargs", {}))
+    return open_file_system(bundles, config_kwargs={"signature_version": "s3v4", **configured})

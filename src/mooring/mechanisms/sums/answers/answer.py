@@ -43,8 +43,8 @@ class Source(Record):
 
 def name_source(total: PairwiseTotal) -> Source:
     """Return the number of rows and the guarantee of a total."""
-    one = total.workload.constant
-    values, noise = total.read(one.vector[None], one.vector[None])
+    constant = total.workload.constant
+    values, noise = total.read(constant.vector[None], constant.vector[None])
     return Source(float(values[0]), math.sqrt(noise[0, 0]), total.epsilon, total.delta, total.unit, total.caveat)
 
 

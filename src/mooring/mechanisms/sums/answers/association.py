@@ -156,9 +156,11 @@ def _correlate(total: PairwiseTotal, first: Levels, second: Levels) -> Correlati
     workload = total.workload
     x, y = _as_number(total, first), _as_number(total, second)
     known_x, known_y = workload.present(first.name), workload.present(second.name)
-    one = workload.constant
+    constant = workload.constant
     across = [(x, y), (x, known_y), (known_x, y), (known_x, known_y)]
-    readings = read_products(total, [*across, (x, x), (x, one), (known_x, one), (y, y), (y, one), (known_y, one)])
+    readings = read_products(
+        total, [*across, (x, x), (x, constant), (known_x, constant), (y, y), (y, constant), (known_y, constant)]
+    )
 
     r, n = _find_correlation(readings.values), float(readings.values[3])
     if not abs(r) < 2:

@@ -305,7 +305,7 @@ def _list_regressions(total: PairwiseTotal) -> Iterator[_Asked]:
         return
     outcome = min(outcomes, key=lambda levels: levels.name != workload.label)
     terms = [levels for levels in usable if levels.name != outcome.name]
-    given, refused = None, None
+    answered, refused = None, None
     for n_terms in dict.fromkeys(min(n, len(terms)) for n in _TERMS):
         chosen = terms[:n_terms]
         if sum(1 if levels.nodes else levels.n_levels - 1 for levels in chosen) > _MOST_COEFFICIENTS:
@@ -322,8 +322,8 @@ def _list_regressions(total: PairwiseTotal) -> Iterator[_Asked]:
             TIMES,
             partial(_find_ratio, ask=ask, outcome=outcome),
         )
-        given = (asked,) if outcome.nodes else (asked, odds)
-    yield from given or ()
+        answered = (asked,) if outcome.nodes else (asked, odds)
+    yield from answered or ()
     if refused is not None:
         yield refused
 

@@ -132,8 +132,8 @@ def fit_mixture(total: PairwiseTotal, *, n_components: int = N_COMPONENTS) -> Mi
 
 def _find_margin(total: PairwiseTotal, levels: Levels) -> Vector:
     """Return the shares of a column's levels, none below a hundredth of a percent."""
-    one = total.workload.constant
-    pairs = [(total.workload.indicator(levels.name, name), one) for name in levels.names]
+    constant = total.workload.constant
+    pairs = [(total.workload.indicator(levels.name, name), constant) for name in levels.names]
     shares = np.maximum(read_products(total, pairs).values / max(total.n_rows, 1.0), 1e-4)
     return np.asarray(shares / shares.sum())
 
@@ -163,9 +163,9 @@ def _find_spread(total: PairwiseTotal, levels: Levels, margin: Vector) -> float:
     """Return the share of neighbouring nodes' mass that lies uniformly between them, by the mean of t(1 − t)."""
     if levels.is_exact:
         return 0.0
-    number, one = total.workload.number(levels.name), total.workload.constant
+    number, constant = total.workload.number(levels.name), total.workload.constant
     hats = total.workload.functional(levels.name, number.values**2)
-    on_nodes, exact = read_products(total, [(hats, one), (number, number)]).values
+    on_nodes, exact = read_products(total, [(hats, constant), (number, number)]).values
     step = levels.nodes[1] - levels.nodes[0]
     n_nodes = len(levels.nodes)
     between = np.minimum(margin[: n_nodes - 1], margin[1:n_nodes]).sum()  # each such row has t(1 − t) of mean 1/6

@@ -111,7 +111,7 @@ def synthesize(
 
 def _find_levels(total: PairwiseTotal, words: Mapping[str, str]) -> dict[int, int]:
     """Return the level of each column of a combination, by the column's index."""
-    found = {}
+    level_of = {}
     for name, word in words.items():
         levels = total.workload.column(name)
         if word not in levels.names or not levels.is_exact:
@@ -119,8 +119,8 @@ def _find_levels(total: PairwiseTotal, words: Mapping[str, str]) -> dict[int, in
                 f"The column {name!r} has no level {word[:60]!r}, so that no combination with it can be impossible."
             )
             raise InputError("impossible", problem=problem, cure=f"Use one of {', '.join(levels.names)}.")
-        found[total.workload.columns.index(levels)] = levels.names.index(word)
-    return found
+        level_of[total.workload.columns.index(levels)] = levels.names.index(word)
+    return level_of
 
 
 def _are_impossible(places: Matrix, combinations: Sequence[Mapping[int, int]]) -> Any:
