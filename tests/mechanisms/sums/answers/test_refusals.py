@@ -117,12 +117,15 @@ MISSING = make_workload(
 )
 
 
-def draw_missing(n: int = 3_000) -> tuple[PairwiseTotal, Matrix]:
-    """A total of rows of which a fifth has no weight and a tenth no stage; weight, stage (3 is missing) and score."""
+def draw_missing(n: int = 3_000, *, by_score: bool = False) -> tuple[PairwiseTotal, Matrix]:
+    """A total of rows of which a fifth has no weight and a tenth no stage; weight, stage (3 is missing) and score.
+
+    With `by_score`, weights are missing where the score is high.
+    """
     rng = np.random.default_rng(4)
     weight, stage = rng.uniform(40, 140, n), rng.choice(4, n, p=[0.5, 0.3, 0.1, 0.1])
     score = 2 + 0.02 * weight + 0.5 * (stage == 1) + rng.uniform(-1, 1, n)
-    weight = np.where(rng.random(n) < 0.2, np.nan, weight)
+    weight = np.where(score > 5 if by_score else rng.random(n) < 0.2, np.nan, weight)
     gone = np.isnan(weight)
     columns = [np.where(gone, 0, (weight - 90) / 60), gone, *np.eye(4)[stage].T, score / 5 - 1]
     return sum_exactly(MISSING, np.column_stack(columns)), np.column_stack([weight, stage, score])
@@ -153,6 +156,44 @@ def test_an_outcome_that_is_missing_at_random_keeps_its_slope() -> None:
     known = ~np.isnan(rows[:, 0])
     expected = np.polyfit(rows[known, 2], rows[known, 0], 1)[0]
     assert regress(total, "weight ~ score").terms[1].estimate == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.parametrize("variance", [0.0, 25.0])
+def test_a_regression_is_refused_where_outcomes_are_missing_depending_on_a_term(variance: float) -> None:
+    """The slope would be 17.8 instead of 23.8 for each point of the score, with a standard error of 0.5."""
+    total = draw_missing(by_score=True)[0].with_noise(np.random.default_rng(0), variance)
+    with pytest.raises(InputError) as caught:
+        regress(total, "weight ~ score")
+    assert caught.value.what == "formula"
+    assert "score" in caught.value.problem
+
+
+def test_outcomes_that_are_missing_at_random_are_not_refused_under_noise() -> None:
+    total, rng = draw_missing()[0], np.random.default_rng(0)
+    answers = [regress(total.with_noise(rng, 4.0), "weight ~ score") for _ in range(40)]
+    assert all(len(answer.terms) == 2 for answer in answers)
+
+
+def test_a_residual_variance_is_not_smaller_than_its_noise() -> None:
+    """A score that is a line of the weight has residuals of zero, and the noise hides how small they are."""
+    weight = np.linspace(-1, 1, 3_000)
+    rows = np.column_stack([weight, np.zeros(3_000), *np.eye(4)[np.zeros(3_000, dtype=int)].T, 0.5 * weight])
+    total, rng = sum_exactly(MISSING, rows), np.random.default_rng(0)
+    assert regress(total, "score ~ weight").residual_sd < 1e-4
+    deviations = [regress(total.with_noise(rng, 1.0), "score ~ weight").residual_sd for _ in range(20)]
+    assert min(deviations) > 0.05
+
+
+def test_sums_that_contradict_each_other_are_refused() -> None:
+    total, _ = draw_missing()
+    matrix = total.matrix.copy()
+    bubble = MISSING.bubbles[2]
+    matrix[0, bubble] = matrix[bubble, 0] = (
+        30 * matrix[0, bubble]
+    )  # takes more from the squares of the score than there is
+    with pytest.raises(InputError) as caught:
+        regress(replace(total, matrix=matrix), "score ~ weight")
+    assert caught.value.what == "formula"
 
 
 def test_an_empty_group_is_left_out_and_an_empty_level_is_counted_with_the_reference() -> None:

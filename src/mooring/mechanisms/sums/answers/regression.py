@@ -34,6 +34,8 @@ from mooring.typing import Matrix, Vector
 MOST_NOISE = 0.5
 """Maximum spectral scale of the noise on G, in units of G, for which intervals keep their level."""
 INTERCEPT = "Intercept"
+_MOST_GAP = 4.0  # standard errors by which the means of terms may differ where the outcome is missing
+_MOST_CONTRADICTION = 3.0  # standard errors of the noise by which a residual variance may be negative
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def regress(total: PairwiseTotal, formula: str) -> Regression:
 
     A category is compared with its first declared level. A number that may be missing is set to the middle of its range
     there, and a term of its own marks it. Where outcomes are missing, the sums of the terms are scaled to the share of known
-    outcomes, which is right if they are missing independently of the terms.
+    outcomes, which is right if they are missing independently of the terms; if they are seen not to be, it is refused.
 
     Parameters
     ----------
@@ -132,7 +134,8 @@ def regress(total: PairwiseTotal, formula: str) -> Regression:
     Raises
     ------
     InputError
-        If the formula names what is not declared or needs more than pairs of columns, or if the noise is too large for it.
+        If the formula names what is not declared or needs more than pairs of columns, if outcomes are missing depending on
+        a term, or if the noise is too large for it.
     """
     design, source = make_design(total, formula), name_source(total)
     fit = solve_normal_equations(read_normal_equations(total, design))
@@ -173,7 +176,7 @@ def make_design(total: PairwiseTotal, formula: str) -> Design:
     if workload.column(parsed.outcome.column).has_missing:
         notes.append(
             f"{parsed.outcome.column} may be missing. Coefficients and intervals are right only if that does not depend on "
-            "the terms."
+            "the terms, of which the sums show no sign."
         )
     for term in parsed.terms:
         levels = workload.column(term.column)
@@ -274,10 +277,45 @@ def read_normal_equations(total: PairwiseTotal, design: Design) -> NormalEquatio
     present = workload.present(y.column)
     n, known = read_products(total, [(workload.constant, workload.constant), (present, workload.constant)]).values
     if workload.column(y.column).has_missing:
+        _require_missing_at_random(total, design)
         weights = np.eye(len(readings.values))
         weights[: len(pairs)] *= known / n
         readings = readings.combine(weights)
     return NormalEquations(readings, float(known))
+
+
+def _require_missing_at_random(total: PairwiseTotal, design: Design) -> None:
+    """Raise an `InputError` if the mean of a term over rows with a known outcome differs from that over all rows.
+
+    If outcomes are missing independently of the terms, Σ_known z − (n_known/n) Σ z has mean zero and covariance
+    n_known (1 − n_known/n) Cov z, to which the noise adds its own.
+    """
+    workload, functions = total.workload, [column.function for column in design.columns]
+    present, p = workload.present(design.outcome.function.column), len(functions)
+    others = ([(factor, function) for function in functions] for factor in (present, workload.constant))
+    readings = read_products(
+        total, [*(pair for pairs in others for pair in pairs), *zip(functions, functions, strict=True)]
+    )
+    known, sums, squares = readings.values.reshape(3, p)
+    n, share, means = sums[0], known[0] / sums[0], sums / sums[0]
+    weights = np.hstack([np.eye(p), -share * np.eye(p), np.zeros((p, p))])
+    weights[:, 0] -= means
+    weights[:, p] += share * means
+    gaps = readings.combine(weights)
+    sampling = max(known[0] * (1 - share), 0.0) * np.maximum(squares / n - means**2, 0.0)
+    errors = np.sqrt(sampling + gaps.errors**2)
+    scores = np.abs(gaps.values[1:]) / np.maximum(errors[1:], 1e-9 * n)
+    worst = int(np.argmax(scores)) + 1
+    if scores[worst - 1] > _MOST_GAP:
+        column, outcome = design.columns[worst], design.outcome.term
+        name = f"{column.term}: {column.level}" if column.level else column.term
+        problem = (
+            f"Whether {outcome} is missing depends on {name}: its mean where {outcome} is known differs from that of all "
+            f"rows by {scores[worst - 1]:.1f} standard errors, so that coefficients and intervals would be wrong."
+        )
+        raise InputError(
+            "formula", problem=problem, cure="Leave that term out, or regress a column that is always known."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,12 +349,26 @@ def solve_normal_equations(equations: NormalEquations) -> Fit:
     N = residual @ cross
     beta = beta + inverse @ shift
     squares = float(equations.readings.values[-1])
-    left = max(squares - float(b @ inverse @ b) + float(np.sum(inverse * N)), 1e-12 * squares)
+    left = squares - float(b @ inverse @ b) + float(np.sum(inverse * N))
+    error = math.sqrt(_find_residual_noise(beta, noise))
+    if left < -max(_MOST_CONTRADICTION * error, 1e-9 * squares):
+        problem = "The sums contradict each other: the terms explain more of the outcome than there is."
+        cure = "Leave out terms on which it depends whether a value is missing."
+        raise InputError("formula", problem=problem, cure=cure)
+    left = max(left, error, 1e-12 * squares)
     variance = left / (n - p)
     spread = squares - b[0] ** 2 / n
     noisy = inverse @ N @ inverse
     r_squared = float(np.clip(1 - left / spread, 0, 1)) if spread > 0 else np.nan
     return Fit(beta, variance * inverse + noisy, noisy, variance, r_squared, n - p)
+
+
+def _find_residual_noise(beta: Vector, noise: Matrix) -> float:
+    """Return the variance of the noise of Σy² − 2bᵀβ + βᵀGβ, the sum of squared residuals."""
+    p = len(beta)
+    twice = 2 - np.eye(p)
+    weights = np.concatenate([(twice * np.outer(beta, beta))[np.triu_indices(p)], -2 * beta, [1.0]])
+    return max(float(weights @ noise @ weights), 0.0)
 
 
 def _pair_index(p: int) -> npt.NDArray[np.int64]:
