@@ -1,4 +1,4 @@
-"""A model of a participant's own rows alone: what joining has to beat."""
+"""A model of a participant's own rows alone, whose score joining has to exceed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def measure_local_only(
     if labels is None or study.label.kind == "none" or rows.shape[0] < 2 * ROW_FOLDS:
         return None
     if np.unique(labels).size < 2:
-        return None  # one class, or one number: there is nothing to tell apart
+        return None  # all labels are equal, so there is nothing to learn
     kind, rng = study.label.kind, np.random.default_rng([seed, 13])
     if rows.shape[0] > most_rows:
         strata = make_strata(labels, rows.shape[0])

@@ -1,4 +1,4 @@
-"""A vault's place in a study: its owner, what it checked, and what it may share."""
+"""The owner of a vault as a member of a study: its card, its entry in the roster, and what it may share."""
 
 from __future__ import annotations
 
@@ -64,20 +64,20 @@ def issue_card(vault: Vault, path: Path, *, name: str, role: Role = "participant
 
 
 def revoke_cards(vault: Vault) -> int:
-    """Destroy the combining keys on the cards that were written so far, but those of studies in which the vault shared.
+    """Destroy the combining keys of all cards written so far, except those of studies in which the vault shared.
 
-    Returns their number. A study that has one of them is refused by this vault, with a reason of its own.
+    Returns the number of destroyed keys. This vault refuses a study whose roster has one of them.
     """
     return vault.revoke_combining_keys(used=Ledger(vault.folder).list_combining_keys())
 
 
 def find_member(vault: Vault, study: Study) -> Member:
-    """The entry of a vault's owner, a participant or helper, in the study's roster."""
+    """Return the entry of a vault's owner, a participant or helper, in the study's roster."""
     return study.helper_with_key(vault.signing_key.public) or find_membership(vault, study)
 
 
 def find_membership(vault: Vault, study: Study) -> Member:
-    """The entry of a vault's owner, a participant, in the study's roster."""
+    """Return the entry of a vault's owner, which must be a participant, in the study's roster."""
     study.require_roster()
     member = study.member_with_key(vault.signing_key.public)
     if member is None:
@@ -94,7 +94,7 @@ def find_membership(vault: Vault, study: Study) -> Member:
 def refuse_small_classes(
     study: Study, class_counts: Mapping[str, int] | None, why: str
 ) -> Iterator[InputError | RefusedError]:
-    """A refusal for each class with fewer rows than the study's smallest; `why` says what is wrong with such rows."""
+    """Return an error for each class with fewer rows than the study's smallest; `why` says what is wrong with such rows."""
     for name, count in (class_counts or {}).items():
         if 0 < count < study.smallest_class:
             reason = f"fewer than {study.smallest_class} rows have the label {name!r}, and {why}"
@@ -112,7 +112,7 @@ def read_check(vault: Vault, study: Study) -> CheckSummary | None:
 
 
 def recall_exceeded(vault: Vault, study: Study, rows_digest: str) -> tuple[str, ...] | None:
-    """The limits of the study that the last check did not show rows to keep; None where it was of other rows."""
+    """Return the limits that the last check did not show to be kept; None if it was a check of other rows."""
     checked = read_check(vault, study)
     return checked.exceeded if checked is not None and checked.rows_digest == rows_digest else None
 
@@ -120,10 +120,10 @@ def recall_exceeded(vault: Vault, study: Study, rows_digest: str) -> tuple[str, 
 def require_limits(
     vault: Vault, study: Study, exceeded: tuple[str, ...] | None, override: str
 ) -> tuple[str, tuple[str, ...]]:
-    """Refuse a first upload that exceeds the study's limits, or was not checked (None), unless overridden.
+    """Raise a `RefusedError` for a first upload above the study's limits, or without a check (None), unless overridden.
 
-    Returns the override and the limits that it is for, both empty where limits are kept. The ledger keeps those of the first
-    time for a bundle that is issued again.
+    Returns the override and the limits that it overrides, both empty if all limits are kept. A bundle that is issued
+    again keeps those of the first time, which are in the ledger.
     """
     if not study.upload_limits:
         return "", ()

@@ -1,4 +1,4 @@
-"""New rows scored where they are, with the model that the analyst delivered."""
+"""Predictions of a participant's new rows, on its own machine, by the model that the analyst delivered."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ PREDICT_FILE = "predict.json"
 
 @dataclass(frozen=True)
 class AdjustmentRecord(Record):
-    """How labelled rows of one's own, which were not shared, changed predictions; it holds nothing fitted to a row."""
+    """How the participant's held-out labelled rows changed the predictions. Nothing here is fitted to single rows."""
 
     rows: Count
     left_out: Count
-    """Rows that the model was trained on, or that are among the labelled new ones."""
+    """Held-out rows that were not used, because they were shared before or are among the rows scored."""
     checked: bool
     """Whether the ledger knows which rows were shared."""
     radius: float | None = None
@@ -71,7 +71,7 @@ class AdjustmentRecord(Record):
 
 @dataclass(frozen=True)
 class PredictionRecord(Record):
-    """What predictions showed where labels were known; it holds no prediction."""
+    """Scores of predictions whose labels were known, as the vault keeps them. No prediction is part of it."""
 
     n_rows: Count
     score: Score | None
@@ -102,7 +102,7 @@ class PredictionRecord(Record):
 
 @dataclass(frozen=True)
 class Adjustment:
-    """A change of predictions that was fitted to labelled rows of one's own."""
+    """An adjustment of predictions, fitted to labelled rows that were not shared."""
 
     record: AdjustmentRecord
     label_range: tuple[float, float]
@@ -117,7 +117,7 @@ class Adjustment:
         return self.recalibration.choose(changed), changed
 
     def with_coverage(self, errors: npt.NDArray[Any]) -> Adjustment:
-        """Return the same with the coverage of new rows whose errors are known."""
+        """Return the adjustment with the coverage of its intervals on new rows, given their errors."""
         if self.record.radius is None:
             return self
         coverage = float((np.abs(errors) <= self.record.radius).mean())
@@ -126,7 +126,7 @@ class Adjustment:
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What the joint model says of new rows."""
+    """The predictions of new rows by the joint model, and their scores if the rows have labels."""
 
     values: npt.NDArray[Any]
     """Names of classes, or numbers, in the order of the rows; shape (n,)."""
@@ -137,24 +137,25 @@ class Predictions:
     score: Score | None
     """Score of the joint model as it was delivered; None without labels."""
     local_only: Score | None
-    """Score of a model of the participant's raw rows alone on the same rows; None unless asked for."""
+    """Score, on the same rows, of a model of the participant's raw rows alone; None unless it was requested."""
     gain: Gain | None = None
-    """Gain of the joint model over that one, row by row."""
+    """Gain of the joint model over the model of the participant's own rows, from the difference on each row."""
     ids: dict[str, list[str]] = field(default_factory=dict)
-    """The columns of the rows that the study names as ids, as they came."""
+    """The values of the columns that the study names as ids, by column."""
     evaluation: Evaluation | None = None
-    """Both models in more detail, for classes with labels; the calibration is of `probabilities`."""
+    """Further measures of both models, if labels are classes; the calibration is that of `probabilities`."""
     importance: tuple[str, tuple[Importance, ...]] | None = None
-    """What the joint model looks at, where it was asked for and the rows came with labels."""
+    """Importance of each column to the joint model; None unless it was requested and the rows have labels."""
     release: Release | None = None
     """What an attacker may learn about the rows behind the model, where the study limits it."""
     adjustment: Adjustment | None = None
-    """What rows of one's own changed: probabilities, or an interval about each number."""
+    """How held-out rows changed the probabilities, or the interval of each number; None without such rows."""
     n_shared: int = 0
-    """How many of the labelled rows were shared: the model was trained on them."""
+    """Number of labelled rows that were shared before, so that the model was trained on them."""
 
     def as_table(self) -> dict[str, list[Any]]:
-        """The predictions in columns: ids, prediction, then probability_<class> for each class where there are some."""
+        """Return a table: ids, the column prediction and, if there are probabilities, a column probability_<class> per
+        class."""
         shares = () if self.probabilities is None else np.round(self.probabilities, 6).T.tolist()
         named = {f"probability_{name}": column for name, column in zip(self.classes, shares, strict=False)}
         ends = {} if self.intervals is None else dict(zip(("low", "high"), self.intervals.T.tolist(), strict=True))
@@ -162,14 +163,14 @@ class Predictions:
 
     @property
     def intervals(self) -> Matrix | None:
-        """Intervals, shape (n, 2), that contain nine of ten numbers; None for classes, and unless asked for."""
+        """Intervals of shape (n, 2), meant to hold nine of ten numbers; None unless numbers were adjusted."""
         if self.adjustment is None or self.adjustment.record.radius is None:
             return None
         radius, ends = self.adjustment.record.radius, self.adjustment.label_range
         return np.column_stack([self.values - radius, self.values + radius]).clip(*ends)
 
     def state_findings(self) -> list[str]:
-        """A sentence on what the model may disclose about its rows, and one on each score that there is."""
+        """Sentences on what the model may disclose about its rows, and on each score."""
         joint, alone = self.score, self.local_only
         only_class = self.record.state_only_class()
         lines = [*([only_class] if only_class else []), *([] if self.release is None else [str(self.release)])]
@@ -181,12 +182,12 @@ class Predictions:
         return lines if self.gain is None else [*lines, self.gain.sentence()]
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: scores where labels were known, never the predictions."""
+        """Return what a notebook shows: the scores, never the predictions."""
         tables = [] if self.evaluation is None else [self.evaluation.list_measures()]
         return render_html(f"{count_noun(self.values.size, 'prediction')}.", *self.state_findings(), tables=tables)
 
     def write(self, path: Path) -> None:
-        """Write the table, readable by its owner only: as Parquet or CSV, by the file's name."""
+        """Write the table with permissions for its owner only, as Parquet or CSV by the ending of the file's name."""
         columns = self.as_table()
         if is_parquet(path):
             written = pa.BufferOutputStream()
@@ -200,7 +201,7 @@ class Predictions:
 
     @property
     def record(self) -> PredictionRecord:
-        """What the vault keeps of it for the report."""
+        """The record that the vault keeps for the report."""
         return PredictionRecord(
             int(self.values.size),
             self.score,
@@ -217,21 +218,21 @@ class Predictions:
 
     @property
     def only_class(self) -> str:
-        """The class that the model predicts for every one of several rows; empty if there is none."""
+        """Return the only class that the model predicts for several rows; empty if it predicts more than one."""
         named = np.unique(self.values) if self.classes and self.values.size > 1 else np.empty(0)
         return str(named[0]) if named.size == 1 else ""
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """What is measured of predictions where labels are known."""
+    """How predictions are made and, if labels are known, measured."""
 
     threshold: float | None = None
-    """Probability from which the second of two classes is predicted; None for its share of the training rows."""
+    """Smallest probability at which the second of two classes is predicted; by default its share of the training rows."""
     importance: bool = False
-    """Whether to measure what the model looks at, column by column."""
+    """Whether to measure the importance of each column."""
     held_out: TableSource | None = None
-    """Labelled rows of one's own, not shared: probabilities are recalibrated on them, and numbers get intervals."""
+    """Labelled rows that were not shared. Probabilities are recalibrated on them, and numbers get intervals."""
 
     def __post_init__(self) -> None:
         if self.threshold is not None and not 0 < self.threshold < 1:
@@ -374,10 +375,10 @@ def _adjust(
 
 @contextmanager
 def fetch_result(address: str | Path, study: Study) -> Iterator[Path]:
-    """A local folder with a participant's result: the one that is named, or a temporary one with what is at a URL.
+    """Yield a local folder with a participant's result: the folder itself, or a temporary copy of what is at a URL.
 
-    Nothing is checked here but names and sizes: `Exchange.open_result` does that. A temporary folder is readable by its
-    owner only, and removed.
+    Only names and sizes of the files are checked here; `Exchange.open_result` checks their content. The temporary folder
+    is readable by its owner only, and is removed afterwards.
     """
     exchange = exchange_of(study)
     if not is_url(address):

@@ -91,7 +91,7 @@ class Participant:
         command: str = "",
         progress: Progress | None = None,
     ) -> Inspection:
-        """Look at the rows before anything leaves: do they fit, what makes them easy to break, what would be recovered.
+        """Check rows before anything leaves: whether they fit, what makes them easy to recover, and what attacks recover.
 
         What is found is kept in the vault: `share` refuses rows that are not shown to keep to the study's limits. A limit
         that any check of these rows found exceeded stays so: another seed does not undo it.

@@ -1,4 +1,4 @@
-"""What a participant's steps do, from the table in its folder to what a person reads: join, fit, check, share, predict."""
+"""The steps of a participant as a person takes them: join, fit, check, share and predict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PROBLEMS = ("column", "got", "what to do", "expected", "cells", "first rows")
 
 
 def open_participant(workspace: Workspace) -> Participant:
-    """The participant that the study and the vault of a folder make."""
+    """Return the participant that the study and the vault in a folder belong to."""
     from mooring.protocol.participant.role import Participant
 
     return Participant(workspace.study, workspace.vault)
@@ -211,7 +211,7 @@ def take_own_step(
 
 
 def advise_sharing(workspace: Workspace) -> tuple[str, bool] | None:
-    """What the last check decided, and whether that is a warning; None without a check."""
+    """Return what the last check decided, and whether that is a warning; None if there was no check."""
     from mooring.protocol.participant.membership import read_check
 
     checked = read_check(workspace.vault, workspace.study)

@@ -54,7 +54,7 @@ class SolvedAnchors:
 
 @dataclass(frozen=True, eq=False)
 class Newcomer:
-    """How one anchor representation lies to a template: its fit, the orthogonal part of its map, and its mean row."""
+    """The position of one anchor representation relative to a template: its fit, orthogonal matrix and mean row."""
 
     fit: float
     orthogonal: Matrix
@@ -218,7 +218,7 @@ def _set_outliers_aside(
 
 
 def _find_low(study: Study, fits: Fits, template: Matrix, values: Sequence[float]) -> list[bool] | None:
-    """Return whether each value is too low beside the fits of those aligned to the template; None if nobody can tell."""
+    """Return whether each fit is too low in comparison with the aligned participants'; None if that is unknown."""
     settings = rotation_of(study)
     v = settings.anchor_noise_scale
     if v >= transition_scale(fits.values.size, settings.n_components, settings.n_anchor_rows):

@@ -119,7 +119,7 @@ def most_anchor_bytes(study: Study) -> int:
 
 
 def _tensors(study: Study) -> dict[str, TensorSpec]:
-    """The key of the anchor, sealed to each participant in the roster's order, and the anchor, encrypted with that key."""
+    """Return the arrays of an anchor file: its key, sealed to each participant in turn, and the encrypted anchor."""
     inside = _sealed_tensors(study)
     n_bytes = len(encode_header(inside, {"study": study.digest})) + inside["anchor"].n_bytes
     return {
@@ -129,7 +129,7 @@ def _tensors(study: Study) -> dict[str, TensorSpec]:
 
 
 def _context(study: Study, member: Member) -> bytes:
-    """What the sealed key is for: HPKE opens it with the same `info` only."""
+    """Return the context that a key is sealed for; HPKE opens it with the same `info` only."""
     return b"mooring anchor key\n" + bytes.fromhex(study.digest + member.signing_key)
 
 

@@ -15,8 +15,9 @@ An honest participant is beyond an end of one of these bounds with a probability
 - b is Ψ + v w̄ with w̄ of variance 1/r: ‖b‖² / (1 + v²/r) is χ² with h degrees of freedom.
 - ‖B − 1bᵀ‖² / v² is noncentral χ² with nh degrees of freedom and noncentrality h/v²; its tails are bounded as by Birgé
   (2001, Lemma 8.1).
-- The singular values of B − 1bᵀ are those of (I 0)ᵀ + v G with G normal, n × h. Between the edges of their law for large h
-  they lie but for fluctuations, and each is v-Lipschitz in G: it is off its mean by v t with probability exp(−t²/2) at most.
+- The singular values of B − 1bᵀ are those of (I 0)ᵀ + v G with G normal, n × h. Up to fluctuations, they lie between the
+  edges of their law for large h. Each is v-Lipschitz in G, so that it deviates from its mean by v t with a probability of at
+  most exp(−t²/2).
 - A row of Y − 1bᵀ is an encoded row, no longer than √d, with noise: σ w − v w̄.
 
 Where v is so large that a direction may vanish in noise, a rank-poor anchor representation passes these bounds.

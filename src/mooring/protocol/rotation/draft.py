@@ -61,7 +61,7 @@ def draft_rotation(entries: Mapping[str, Any], width: int, *, has_images: bool =
 
 
 def take_gaussian(entries: Mapping[str, Any], n_components: int | None) -> dict[str, Any]:
-    """The entries of a study that waits for its public projection, with a Gaussian one instead.
+    """Return the entries of a study without its public projection, with a Gaussian one in its place.
 
     `n_components` replaces the study's number of components.
     """

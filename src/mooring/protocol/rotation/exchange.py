@@ -70,7 +70,7 @@ class RotationExchange(Exchange):
         return inspection
 
     def list_roles(self, study: Study, name: str) -> tuple[str, ...]:
-        """The participant that makes the anchor is the dealer."""
+        """Return the role of dealer for the participant that makes the anchor."""
         return ("dealer",) if dealing_member(study).name == name else ()
 
     def require_floors(self, study: Study, floors: Floors) -> None:
@@ -91,11 +91,11 @@ class RotationExchange(Exchange):
     def list_refusals(
         self, study: Study, n_rows: int, class_counts: Mapping[str, int] | None
     ) -> list[InputError | RefusedError]:
-        """A class with few rows is refused, since labels are visible."""
+        """Return an error for each class with few rows, because labels are visible."""
         return [*refuse_small_classes(study, class_counts, "labels are visible to the analyst: such rows stand out")]
 
     def describe_share(self, study: Study, shared: ShareResult) -> tuple[str, str]:
-        """What a bundle holds, in words, and whom to send it to."""
+        """Return what a bundle holds, in words, and whom to send it to."""
         to_whom = "Send it to the analyst, and to nobody else: other participants know the anchor."
         limit = f"{rotation_of(study).weight_limit:g} times the rows of the median participant"
         used = f"training uses at most {limit}, drawn at random if you have more"
@@ -115,18 +115,18 @@ class RotationExchange(Exchange):
         files: Mapping[str, str | Path],
         progress: Progress | None,
     ) -> StepResult:
-        """Deal the anchor; the dealer only."""
+        """Make the anchor; only the dealer can do this."""
         require_choice("step", step, ("deal",))
         digest = deal_anchor(vault, study, output)
         sealed = f"Wrote {output.name}, sealed to {len(study.participants)} participants. Send it to each of them."
         return StepResult(str(output), digest, (sealed,))
 
     def own_result_files(self, study: Study) -> dict[str, int]:
-        """The map."""
+        """Return the file of the participant's map, and its largest size."""
         return {MAP_FILE: bound_map_bytes(study)}
 
     def most_bundle_bytes(self, study: Study) -> int:
-        """How large a bundle can be."""
+        """Return the largest possible size of a bundle in bytes."""
         return 200 * 10**9
 
     def gather(self, study: Study, bundles: Sequence[Bundle], folder: Path, options: GatherOptions) -> AlignmentRecord:
@@ -143,7 +143,7 @@ class RotationExchange(Exchange):
         ).record
 
     def list_learners(self, study: Study) -> tuple[str, ...]:
-        """Learners whose models hold nobody's rows, "auto" first."""
+        """Return the learners whose models hold nobody's rows, "auto" first."""
         return (AUTO, *(name for name, learner in LEARNERS.items() if learner.delivers))
 
     def require_learner(self, study: Study, learner: LearnerLike) -> None:
@@ -170,13 +170,13 @@ class RotationExchange(Exchange):
         return Training
 
     def prepare_results(self, study: Study, folder: Path) -> Deliverable:
-        """Each aligned participant's map, and the model; see `mooring.protocol.rotation.delivery.prepare_maps`."""
+        """Return each aligned participant's map, and the model; see `mooring.protocol.rotation.delivery.prepare_maps`."""
         from mooring.protocol.rotation.delivery import prepare_maps
 
         return prepare_maps(study, folder)
 
     def describe_study(self, study: Study) -> list[tuple[str, str]]:
-        """What a study's settings mean, as pairs of a heading and a sentence."""
+        """Return what a study's settings mean, as pairs of a heading and a sentence."""
         settings = rotation_of(study)
         scales = ("private-data", settings.data_noise_scale), ("anchor", settings.anchor_noise_scale)
         noises = [f"{what} noise {scale:g}" for what, scale in scales if scale > 0]
@@ -191,7 +191,7 @@ class RotationExchange(Exchange):
         return [*lines, ("Dealer", dealing_member(study).name)] if study.is_complete else lines
 
     def list_warnings(self, study: Study) -> list[str]:
-        """With three participants or fewer, no majority can be honest if one is not."""
+        """Return a warning if there are three participants or fewer, of whom no majority need be honest if one is not."""
         if len(study.participants) > 3:
             return []
         return [

@@ -15,7 +15,7 @@ from mooring.protocol.messages.study import Study
 
 
 def rotation_of(study: Study) -> RotationSettings:
-    """The settings of a study of rotation; a study of another mechanism is refused."""
+    """Return the settings of a study of rotation; a study of another mechanism is refused."""
     if not isinstance(study.mechanism, RotationSettings):
         expected, got = "one of the mechanism rotation", f"one of {study.mechanism.name}"
         cure = "Other mechanisms have no anchor and share no rows; leave this step out."
@@ -24,16 +24,16 @@ def rotation_of(study: Study) -> RotationSettings:
 
 
 def dealing_member(study: Study) -> Member:
-    """The participant that makes the anchor."""
+    """Return the participant that makes the anchor."""
     study.require_roster()
     dealer = rotation_of(study).dealer
     return study.member(dealer) if dealer else study.participants[0]
 
 
 def study_projection(study: Study) -> Projection:
-    """The study's public projection: none, Gaussian by its nonce, or the file beside the study, checked by its digest.
+    """Return the study's public projection: none, Gaussian from the nonce, or the one in the file beside the study.
 
-    A file that is not the one that the study names, or holds no orthonormal matrix, is refused.
+    A file that does not have the digest in the study, or holds no orthonormal matrix, is refused.
     """
     settings, m = rotation_of(study), study.n_features
     h = settings.n_components

@@ -21,7 +21,7 @@ class Training(TrainingRecord):
     """Name of the learner; with "auto", of the one that was chosen."""
     kind: Kind
     score: Score
-    """Each participant was predicted by a model trained on the others only."""
+    """Scores of each participant's rows by models trained on the others only."""
     participants: tuple[tuple[str, Score], ...]
     alone: tuple[tuple[str, Score], ...]
     """Cross-validated score of a model of each upload alone, for up to `MOST_ALONE` participants with ten rows or more.
@@ -57,11 +57,11 @@ class Training(TrainingRecord):
         return not self.left_out
 
     def list_tables(self) -> dict[str, Rows]:
-        """The score on each participant's rows."""
+        """Return a table with the score on each participant's rows."""
         return {f"Score on each participant's rows ({self.score.metric})": self.list_scores()}
 
     def list_scores(self) -> Rows:
-        """One line per participant: scores on its upload of a model of the others' uploads, and of its own upload alone."""
+        """Return the scores of each upload, by a model of the others' uploads and by a model of that upload alone."""
         alone = dict(self.alone)
         rows = [
             (name, self._write_score(by_others), self._write_score(alone[name]) if name in alone else "–")
@@ -97,14 +97,14 @@ class Training(TrainingRecord):
         ]
 
     def _write_score(self, participant: Score) -> str:
-        """Return a score as text, with its metric if it is not that of all rows, as if a participant has one class."""
+        """Return a score as text, with its metric if that differs from the metric of all rows."""
         return str(participant) + ("" if participant.metric == self.score.metric else f" ({participant.metric})")
 
     def _write_loss(self, loss: float) -> str:
         return f"{loss:.2f} of R²" if self.score.metric == "R²" else f"{100 * loss:.1f} points"
 
     def state_scores(self) -> list[str]:
-        """Sentences on the score, on the gain over one upload alone, and on what the model discloses."""
+        """Return sentences on the score, on the gain over one upload alone, and on what the model discloses."""
         lines = [
             f"Score across participants ({self.score.metric}): {self.score.with_interval()}. Each participant was "
             "predicted by a model trained on the others only. Uploaded rows may carry noise; new rows are scored "
@@ -131,7 +131,7 @@ class Training(TrainingRecord):
         return render_html(str(self), *self.state_warnings(), *self.state_scores(), tables=[self.list_scores()])
 
     def list_findings(self) -> tuple[Finding, ...]:
-        """Who was left out of the training."""
+        """Return findings on who was left out of the training."""
         names, harmful = tuple(name for name, _ in self.left_out), tuple(name for name, _ in self.harmful)
         disagreeing = tuple(name for name in names if name not in harmful)
         findings = []
