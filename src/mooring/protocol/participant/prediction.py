@@ -154,8 +154,7 @@ class Predictions:
     """Number of labelled rows that were shared before, so that the model was trained on them."""
 
     def as_table(self) -> dict[str, list[Any]]:
-        """Return a table: ids, the column prediction and, if there are probabilities, a column probability_<class> per
-        class."""
+        """Return the columns of a table: ids, prediction and, if there are probabilities, probability_<class> per class."""
         shares = () if self.probabilities is None else np.round(self.probabilities, 6).T.tolist()
         named = {f"probability_{name}": column for name, column in zip(self.classes, shares, strict=False)}
         ends = {} if self.intervals is None else dict(zip(("low", "high"), self.intervals.T.tolist(), strict=True))

@@ -1,8 +1,8 @@
-"""What goes between analyst and combiners once bundles are there: receipts, the closing list, combined shares.
+"""The files that analyst and combiners exchange about bundles: receipts, the closing list, and combined shares.
 
-A receipt is a combiner's: whether its box of each bundle passed the test. The closing list is the analyst's: which bundles
-make up the total, one a participant, each named by the digest of its header. A share is a combiner's: the sum of its shares
-of all bundles on the list.
+In a receipt, a combiner states for each bundle whether its box passed the test. In the closing list, the analyst names
+the bundles that make up the total, one per participant, by the digests of their headers. A combined share is the sum of a
+combiner's shares of all bundles on the list.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ClosingList:
 
 @dataclass(frozen=True)
 class Receipt:
-    """Whether one combiner's box of each bundle passed the test, by the digest of the bundle's header."""
+    """A combiner's statement, by the digest of each bundle's header, whether its box of the bundle passed the test."""
 
     member: Member
     combiner: int
@@ -76,9 +76,10 @@ def write_closing_list(path: Path, study: Study, digests: Mapping[str, str], sig
 
 
 def read_closing_list(path: Path, study: Study) -> ClosingList:
-    """Read the analyst's list, or refuse one that could open something else than the total of a quorum.
+    """Read the analyst's list, or refuse one that could open anything but the total of a quorum.
 
-    It must be the analyst's and name members of the roster, each once and with its own bundle; no fewer than the quorum.
+    The analyst must have signed it. It must name members of the roster, each once and with its own bundle, and at least
+    as many as the quorum.
     """
     shape = _counted("entries", 2 * _DIGEST_BYTES, most=len(study.participants))
     signed = read_signed(path, kind=LIST, signed_by={study.analysts_key}, fields=FIELDS[LIST], tensors=shape)
@@ -134,7 +135,7 @@ def read_combined_share(path: Path, study: Study) -> CombinedShare:
 
 
 def most_answer_bytes(study: Study, kind: str) -> int:
-    """How large a study's file of a kind can be."""
+    """Return the largest possible size of a study's file of a kind."""
     p = len(study.participants)
     sizes = {
         RECEIPT: _BUNDLES_A_SENDER * p * (_DIGEST_BYTES + 1),
@@ -145,7 +146,7 @@ def most_answer_bytes(study: Study, kind: str) -> int:
 
 
 def combiner_point(study: Study, name: str) -> int | None:
-    """The point of a participant or helper, 1 to k; None if it is no combiner."""
+    """Return the point of a participant or helper, 1 to k; None if it is no combiner."""
     combiners: Sequence[str] = sum_scheme(study).combiners
     return combiners.index(name) + 1 if name in combiners else None
 
@@ -153,7 +154,7 @@ def combiner_point(study: Study, name: str) -> int | None:
 def _read_answer(
     path: Path, study: Study, kind: str, tensors: Callable[[Fields], Tensors]
 ) -> tuple[Member, int, SignedFile]:
-    """What a combiner signed, who that is, and its point."""
+    """Return the signed file of a combiner, the combiner, and its point."""
     points = {study.member(name).signing_key: point for point, name in enumerate(sum_scheme(study).combiners, start=1)}
     signed = read_signed(path, kind=kind, signed_by=points.keys(), fields=FIELDS[kind], tensors=tensors)
     study.require_same(signed.fields, what=f"the {kind}")

@@ -56,7 +56,7 @@ KEPT = "upload" + SUFFIX
 """The name of a participant's own bundle in its vault."""
 FIELDS = ("study", "nonce", "boxes", "proof")
 N_TESTS = 3
-"""Masks, and tests with weights of their own. One test would hold up against 2⁶¹ tries, which can be made."""
+"""Number of masks, and of tests with weights of their own. One test could be passed by 2⁶¹ tries, which is feasible."""
 _WHAT = "the bundle"
 _SEED_BYTES = 32
 _CONTEXT = struct.Struct("<16s32s32sIIIQQ")
@@ -76,7 +76,7 @@ class SumBundle:
 
     @property
     def n_rows(self) -> None:
-        """An exact number of rows beside noisy sums would tell of one record's presence."""
+        """None: an exact number of rows beside noisy sums would disclose whether one record is present."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +106,7 @@ def words_of(key: Secret) -> Words:
 
 
 def sum_bundle_tensors(study: Study) -> dict[str, TensorSpec]:
-    """Exactly the arrays of a bundle, whatever it holds."""
+    """Return the arrays of a bundle, which do not depend on what it holds."""
     threshold = sum_scheme(study).threshold
     seeds, shares = (BOX_OVERHEAD + n for n in (_SEED_BYTES, 8 * _length(study)))
     t, k = threshold.threshold, threshold.n_combiners
@@ -115,15 +115,15 @@ def sum_bundle_tensors(study: Study) -> dict[str, TensorSpec]:
 
 
 def most_sum_bundle_bytes(study: Study) -> int:
-    """How large a study's bundles of sealed shares can be."""
+    """Return the largest possible size of a study's bundles of sealed shares."""
     return sum(spec.n_bytes for spec in sum_bundle_tensors(study).values()) + MOST_HEADER_BYTES + 8
 
 
 def write_sum_bundle(path: Path, study: Study, sums: Elements, signer: SigningKey) -> str:
-    """Share a vector, noise and all, among the study's combiners, and return the SHA-256 of the file.
+    """Split a noisy vector among the study's combiners, and return the SHA-256 of the file.
 
-    Polynomials and masks are fresh from the operating system's entropy: reused with another vector, a combiner's two shares
-    would tell the difference of the vectors.
+    Polynomials and masks are fresh from the operating system's entropy. If they were reused with another vector, a
+    combiner's two shares would disclose the difference of the vectors.
     """
     scheme = sum_scheme(study)
     secret = np.concatenate([sums, draw_elements(words_of(Secret.draw()), N_TESTS)])
@@ -188,7 +188,7 @@ def list_header_digests(folder: Path, study: Study) -> set[str]:
 
 
 def find_part(study: Study, combiner: int) -> Part:
-    """What one combiner fetches of a bundle at a store: its header, whose length the study determines, and the box."""
+    """Return the parts of a bundle at a store that one combiner fetches: the header, whose length is known, and its box."""
     threshold, sizes = sum_scheme(study).threshold, _box_sizes(study)
     fields: dict[str, str | int] = {"study": study.digest, "nonce": study.nonce}
     fields |= {name: "0" * 2 * n_bytes for name, n_bytes in _proof_sizes(threshold).items()}
@@ -232,7 +232,7 @@ def open_box(box: Box, study: Study, key: SealingKey) -> Elements:
 
 
 def _read_header(file: BinaryIO, study: Study) -> tuple[Header, Fields, Member]:
-    """The header of a bundle, its manifest and its signer. Digests and proof have the form that the study asks for."""
+    """Return the header of a bundle, its manifest and its signer, after checking the form of digests and proof."""
     header, fields = read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
     member = study.require_signer(fields, what=_WHAT)
     for name, n_bytes in _proof_sizes(sum_scheme(study).threshold).items():
@@ -247,7 +247,7 @@ def _read_header(file: BinaryIO, study: Study) -> tuple[Header, Fields, Member]:
 
 
 def _proof_sizes(threshold: Threshold) -> dict[str, int]:
-    """How many bytes the manifest has of each field that proves the shares."""
+    """Return the number of bytes of each field of the manifest that proves the shares."""
     return {"boxes": 32 * threshold.n_combiners, "proof": 8 * N_TESTS * threshold.threshold}
 
 
@@ -256,7 +256,7 @@ def _digest_header(header: Header) -> str:
 
 
 def _weights(study: Study, fields: Fields, sender: str) -> Iterator[Elements]:
-    """The weights of each test, which nobody knows before all boxes are made."""
+    """Return the weights of each test, which nobody knows before all boxes are made."""
     known = b"".join(map(bytes.fromhex, (study.digest, sender, str(fields["boxes"]))))
     for number in range(N_TESTS):
         seed = hashlib.sha256(b"mooring sum proof\n" + bytes([number]) + known).digest()
@@ -274,7 +274,7 @@ def _box_sizes(study: Study) -> list[int]:
 
 
 def _context(study: Study, sender: str, combiner: int) -> bytes:
-    """What a box is for: HPKE opens it with the same `info` only."""
+    """Return the context that a box is sealed for; HPKE opens it with the same `info` only."""
     threshold = sum_scheme(study).threshold
     return _CONTEXT.pack(
         b"mooring sum box\n",

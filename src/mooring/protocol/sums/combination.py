@@ -42,7 +42,7 @@ from mooring.serialization import count_noun
 from mooring.typing import Progress
 
 KEY = "the combining key"
-"""What the error for a key that the vault does not hold is about."""
+"""The subject of the error about a key that the vault does not hold."""
 _KEPT_SHARE = "combined.share"
 
 
@@ -112,7 +112,7 @@ def combine_shares(
 
 
 def _find_own(vault: Vault, study: Study, ledger: Ledger) -> str | None:
-    """The digest of the header of the bundle that this vault recorded; None if there is none, or its copy is lost."""
+    """Return the digest of the header of the bundle that this vault recorded; None if there is none, or its copy is lost."""
     with suppress(RefusedError, StorageError):
         bundle = verify_sum_bundle(vault.study_path(study.folder_name) / KEPT, study)
         return bundle.header_digest if bundle.digest == ledger.find_bundle(study.digest) else None
@@ -141,7 +141,7 @@ def _add_shares(
 
 
 def require_combining_key(vault: Vault, member: Member) -> SealingKey:
-    """The private half of a combiner's key in a study, or an error where the vault does not hold it."""
+    """Return the private half of a combiner's key in a study, or raise an error if the vault does not hold it."""
     key = vault.combining_key(member.combining_key)
     if key is None:
         reason, cure = _GONE[vault.why_gone(member.combining_key)]
@@ -166,7 +166,7 @@ _GONE = {
 
 
 def find_combiner(vault: Vault, study: Study) -> tuple[Member, int]:
-    """The owner of a vault, a participant or helper, and its point; one that does not combine is refused."""
+    """Return the owner of a vault, a participant or helper, and its point; an owner that does not combine is refused."""
     member = find_member(vault, study)
     point = combiner_point(study, member.name)
     if point is None:
@@ -178,7 +178,7 @@ def find_combiner(vault: Vault, study: Study) -> tuple[Member, int]:
 
 @contextmanager
 def _read_boxes(source: str | Path, study: Study, point: int) -> Iterator[Iterator[Box]]:
-    """A combiner's box of each bundle in a folder, or at a URL; what is no bundle of the study is passed over.
+    """Yield a combiner's box of each bundle in a folder or at a URL; files that are no bundle of the study are skipped.
 
     From a URL, only headers and this combiner's boxes are fetched.
     """

@@ -16,13 +16,13 @@ from mooring.protocol.sums.training import SumTraining
 
 
 def prepare_sum_model(study: Study, folder: Path) -> Deliverable:
-    """The model of the total; who is not in the total has it too."""
+    """Return the model of the total, for all participants, including those who are not in the total."""
     source = read_list(study, folder).digest
     model, _ = read_training(folder, SumTraining, study, partial(specify_sum_model, study), made_from=source)
     names = tuple(member.name for member in study.participants)
 
     def write_own(place: Path, index: int, model_digest: str, signer: SigningKey) -> None:
-        """Write nothing: the model is all that everybody gets."""
+        """Write nothing besides the model."""
 
     remedy = "Every model of this total has the same bound: draft a study with a smaller epsilon"
     if sum_promise(study) is None:

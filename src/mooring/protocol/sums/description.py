@@ -9,7 +9,7 @@ from mooring.serialization import count_noun
 
 
 def describe_sums(study: Study) -> Description:
-    """What pages say of a study in which sealed sums over rows are shared; the study has its roster."""
+    """Return what pages say about a study in which sealed sums over rows are shared; the study has its roster."""
     scheme, settings = sum_scheme(study), sum_scheme(study).settings
     guarantee = state_guarantee(study)
     headings = {
@@ -63,7 +63,7 @@ def state_promise(study: Study) -> str:
 
 
 def state_guarantee(study: Study) -> dict[str, str]:
-    """Sentences by what they are about: who is protected, against whom, how much, on what assumptions."""
+    """Return sentences by topic: who is protected, against whom, how much, and on what assumptions."""
     scheme, settings = sum_scheme(study), sum_scheme(study).settings
     n_combiners, threshold = len(scheme.combiners), scheme.threshold.threshold
     parties = scheme.parties

@@ -69,26 +69,26 @@ class SumExchange(Exchange):
         return inspection
 
     def draft(self, entries: Mapping[str, Any], width: int, *, has_images: bool) -> MechanismDraft:
-        """All entries, so that people see and change them; images have features of pictures."""
+        """Return all entries, so that people can see and change them; images have features of pictures."""
         settings = {key: value for key, value in entries.items() if key != "name"}
         settings |= {"features": "pictures"} if has_images else {}
         return MechanismDraft(read_entries(SumSettings, settings, what="mechanism", cure="Correct it.").as_dict())
 
     def prepare_public_file(self, entries: Mapping[str, Any], n_components: int | None) -> dict[str, Any]:
-        """Take features of pictures that are not fitted."""
+        """Return the entries with features of pictures that are not fitted."""
         unfitted = {key: value for key, value in entries.items() if key != "features_digest"}
         return unfitted if n_components is None else unfitted | {"n_features": n_components}
 
     def list_roles(self, study: Study, name: str) -> tuple[str, ...]:
-        """Participants that hold shares are combiners."""
+        """Return the role of combiner for a participant that holds shares."""
         return ("combiner",) if name in sum_scheme(study).combiners else ()
 
     def person_column(self, study: Study) -> str:
-        """The column that names persons and is not shared."""
+        """Return the column that names persons, which is not shared."""
         return sum_settings(study).person
 
     def require_floors(self, study: Study, floors: Floors) -> None:
-        """Refuse a study without noise, with more ε, or with fewer who must pool keys than a participant accepts."""
+        """Refuse a study without noise, with too much ε, or whose sums too few combiners could open together."""
         scheme, settings = sum_scheme(study), sum_settings(study)
         if settings.epsilon is None and not floors.without_noise:
             raise _below_floor("its sums carry no noise, and it gives no guarantee")
@@ -107,13 +107,13 @@ class SumExchange(Exchange):
                 raise _below_floor(f"its {what} of {number} is below your limit of {least}")
 
     def adapts_rows(self, study: Study) -> bool:
-        """With noise, whether and what is uploaded must not depend on what a row holds."""
+        """Return True with noise, because then neither whether nor what is uploaded may depend on what a row holds."""
         return sum_settings(study).epsilon is not None
 
     def list_refusals(
         self, study: Study, n_rows: int, class_counts: Mapping[str, int] | None
     ) -> list[InputError | RefusedError]:
-        """Few rows or small classes are refused without noise; with noise, nothing is."""
+        """Return errors for few rows and for small classes in a study without noise; with noise, nothing is refused."""
         settings, refusals = sum_settings(study), list[InputError | RefusedError]()
         if settings.epsilon is None:
             refusals += refuse_small_classes(study, class_counts, "such rows can be read in sums")
@@ -124,7 +124,7 @@ class SumExchange(Exchange):
         return refusals
 
     def describe_persons(self, study: Study, persons: PersonCounts) -> list[str]:
-        """Rows beyond those that the study allows a person are left out."""
+        """Return a sentence on rows that are left out because the study limits the rows of a person."""
         most = sum_settings(study).rows_per_person
         above = 0 if most == "mean" else persons.count_above(most)
         have = count_noun(above, "person has", "persons have")
@@ -133,7 +133,7 @@ class SumExchange(Exchange):
         )
 
     def describe_share(self, study: Study, shared: ShareResult) -> tuple[str, str]:
-        """What a bundle holds, in words, and whom to send it to."""
+        """Return what a bundle holds, in words, and whom to send it to."""
         settings, in_all = sum_scheme(study).settings, shared.epsilon_in_all
         again = "; it holds the rows that the table had then" if shared.reissued else ""
         to_combiners = f"sealed to {len(sum_scheme(study).combiners)} combiners, "
@@ -155,7 +155,7 @@ class SumExchange(Exchange):
         files: Mapping[str, str | Path],
         progress: Progress | None,
     ) -> StepResult:
-        """Combine one's shares of the listed bundles or, without a list, test one's boxes of all; combiners only."""
+        """Combine shares of the listed bundles or, without a list, test the boxes of all bundles; for combiners only."""
         require_choice("step", step, ("combine",))
         if "list" not in files:
             return check_boxes(vault, study, files["bundles"], output=output)
@@ -171,7 +171,7 @@ class SumExchange(Exchange):
         return close_list(study, sum_bundles, folder, key, receipts=receipts, command=command)
 
     def list_learners(self, study: Study) -> tuple[str, ...]:
-        """Learners of sums, "auto" first."""
+        """Return the learners of sums, "auto" first."""
         return (AUTO, *(name for name, learner in SUM_LEARNERS.items() if study.label.kind in learner.kinds))
 
     def require_learner(self, study: Study, learner: LearnerLike) -> None:
@@ -197,7 +197,7 @@ class SumExchange(Exchange):
         return replace(open_total(study, folder, shares).pairwise, caveat=explain_missing_guarantee(study))
 
     def describe_study(self, study: Study) -> list[tuple[str, str]]:
-        """What a study's settings mean, as pairs of a heading and a sentence."""
+        """Return what a study's settings mean, as pairs of a heading and a sentence."""
         settings = sum_settings(study)
         noise = "no noise" if settings.epsilon is None else f"noise for epsilon = {settings.epsilon:g}"
         lines = [
@@ -215,13 +215,13 @@ class SumExchange(Exchange):
         return [*lines, ("Combiners", f"{combiners}. {opened}"), ("Absences", scheme.state_absences())]
 
     def list_shared(self, study: Study) -> Rows:
-        """The sums, how many numbers each has, and its share of the budget."""
+        """Return a table of the sums, the numbers in each, and its share of the privacy budget."""
         settings = sum_settings(study)
         features = make_features(settings, study.schema, study.image_shape)
         return list_sums(settings, make_layout(settings, study.schema, features))
 
     def list_warnings(self, study: Study) -> list[str]:
-        """A sentence where no combiner may be away."""
+        """Return a warning if no combiner may be away."""
         if not study.is_complete or sum_scheme(study).threshold.threshold < len(sum_scheme(study).combiners):
             return []
         return ["Every combiner must answer: a single absent combiner stops the study."]

@@ -21,7 +21,7 @@ _MOST_PICTURES = 10_000
 
 
 def study_features(study: Study) -> FeatureMap:
-    """The public feature map of a study of secure sums; fitted to public pictures by the file beside it, if it names one."""
+    """Return the public feature map of a study of secure sums, fitted to public pictures if the study names a file."""
     settings = sum_settings(study)
     features = make_features(settings, study.schema, study.image_shape)
     if not (isinstance(features, PictureFeatures) and settings.features_digest):

@@ -1,7 +1,7 @@
-"""What `mooring check` tells before sums are shared: what attackers make of one's own contribution, with noise and without.
+"""`mooring check` of a study of secure sums: what attackers learn from a contribution, with noise and without.
 
-A quarter of the rows plays the colluder, a half the contribution, a quarter rows that are not in it. Everybody else's sums
-are taken for known to the attacker: what is left of the total is one's own sums with the least noise that the study's
+A quarter of the rows plays the colluder, a half the contribution, and a quarter rows that are not in it. The attacker is
+assumed to know everybody else's sums, so that it sees the participant's own sums with the least noise that the study's
 quorum has for them. Attackers of the real total know less.
 """
 
@@ -57,7 +57,7 @@ def inspect(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Inspection:
-    """Return what is seen of a participant's rows, all or a sample of `n_rows`, before their sums are shared."""
+    """Return what attackers learn from a participant's rows, all or a sample of `n_rows`, before their sums are shared."""
     tell = progress or (lambda done, total, what="": None)
     tell(0, 2, "attacking your own sums")
     audit = _attack(study, encoded, seed)
@@ -82,7 +82,7 @@ def _warn_of_bound(settings: SumSettings, n_rows: int) -> list[str]:
 
 
 def _find_lone_rows(study: Study, encoded: EncodedRows) -> tuple[str, ...]:
-    """Return a sentence on rows that alone have a level: without noise, its products with others may disclose the row."""
+    """Return a sentence on rows with a level that no other row has: without noise, sums may disclose such a row."""
     settings = sum_settings(study)
     if settings.epsilon is not None or settings.features != "columns":
         return ()
@@ -96,7 +96,7 @@ def _find_lone_rows(study: Study, encoded: EncodedRows) -> tuple[str, ...]:
 
 
 def list_audit_points(study: Study, parts: Partition, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
-    """The study's own point first; then the same at each further ε, and uploads of rows for contrast."""
+    """Return the study's own point, the same at each further ε, and uploads of rows for comparison."""
     settings = sum_settings(study)
     quorum = settings.quorum if settings.n_colluders < settings.quorum <= parts.n_participants else None
     study_point = SumPoint(
@@ -127,9 +127,10 @@ def make_audit_maps(study: Study) -> AuditMaps:
 
 
 def conclude(study: Study, inspection: Inspection) -> Inspection:
-    """Return the same with the decision that its page leads with.
+    """Return the inspection with its decision, which its page begins with.
 
-    With noise, the guarantee decides: figures from one's own rows are shown, but a decision by them would disclose them.
+    With noise, the guarantee decides. Figures from the participant's rows are shown, but a decision by them would
+    disclose something about the rows.
     """
     limits = study.upload_limits
     if inspection.self_attack is not None and sum_settings(study).epsilon is None:
@@ -168,7 +169,7 @@ def _attack(study: Study, encoded: EncodedRows, seed: int) -> AuditResult | None
         chosen=points[0],
         settings=AuditSettings(colluders=(0,), targets=(1,), seed=seed, feature_map=study_features(study)),
     )
-    # what a model of a part of one's own rows scores says nothing of joining
+    # scores of models of a part of the participant's rows say nothing about joining
     results = tuple(replace(point, deployed=None, gain=None, alone=None, learner=None) for point in result.points)
     return replace(result, points=results, references=References(None, None, 0), warnings=())
 

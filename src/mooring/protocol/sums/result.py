@@ -1,4 +1,4 @@
-"""The delivered model of a total: the same for everybody, and named by the closing list that it came of."""
+"""The delivered model of a total, which is the same for everybody and names the closing list that it was trained on."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class SumResultModel:
 
 
 def guaranteed_risk(study: Study) -> float:
-    """The greatest true positive rate that the noise allows at the limit's false positive rate; 1 without noise or limit."""
+    """Return the largest true positive rate that the noise allows at the limit's false positive rate; 1 without either."""
     from mooring.metrics.membership import FALSE_POSITIVE_RATES
 
     promise = sum_promise(study)
@@ -92,7 +92,7 @@ def specify_sum_model(study: Study, outcome: str = "") -> ModelSpec:
 
 
 def open_sum_model(vault: Vault, study: Study, folder: Path) -> SumResultModel:
-    """Read the delivered model; a participant that answered a closing list accepts the model of that list only."""
+    """Read the delivered model. A participant that answered a closing list accepts only the model of that list."""
     find_membership(vault, study)
     answered, risk = Ledger(vault.folder).find_answer(study.digest), guaranteed_risk(study)
     specify = partial(specify_sum_model, study)

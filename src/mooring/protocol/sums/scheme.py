@@ -1,4 +1,4 @@
-"""The settings of a study of secure sums, and what they mean for its columns and its roster."""
+"""The settings of a study of secure sums, and what follows from them for its columns and its roster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SCHEMES: dict[str, SumScheme] = {}  # by the study's digest: a scheme is asked 
 
 
 def sum_settings(study: Study) -> SumSettings:
-    """The settings of a study of secure sums; a study of another mechanism is refused."""
+    """Return the settings of a study of secure sums; a study of another mechanism is refused."""
     if not isinstance(study.mechanism, SumSettings):
         got = f"one of {study.mechanism.name}"
         raise InputError("study", expected="one of secure sums", got=got, cure="Check --study.")
@@ -25,7 +25,7 @@ def sum_settings(study: Study) -> SumSettings:
 
 
 def sum_promise(study: Study) -> tuple[float, float] | None:
-    """ε and δ of the guarantee; None without noise, and while ranges from rows are not confirmed to be public."""
+    """Return ε and δ of the guarantee; None without noise, or while ranges from rows are not confirmed to be public."""
     return sum_settings(study).promise if study.range_source.is_public else None
 
 
@@ -45,7 +45,7 @@ def list_exceeded(study: Study, tried: PointResult | None) -> tuple[str, ...]:
 
 
 def state_sum_guarantee(study: Study) -> str:
-    """Sentences on the guarantee, or on why there is none."""
+    """Return sentences on the guarantee, or on why there is none."""
     return explain_missing_guarantee(study) or sum_settings(study).state_guarantee()
 
 
@@ -60,7 +60,7 @@ def explain_missing_guarantee(study: Study) -> str:
 
 
 def sum_scheme(study: Study) -> SumScheme:
-    """What the settings mean for the columns and the roster of a complete study."""
+    """Return what the settings mean for the columns and the roster of a complete study."""
     settings = sum_settings(study)
     study.require_roster()
     if study.digest not in _SCHEMES:

@@ -1,8 +1,8 @@
 """The exact sums over a participant's table.
 
-In a study with ε, what becomes of a row depends on that row alone, or on the rows of its person: cells that do not fit are
-clipped or filled, each row is kept with a public probability, and of a person with too many rows those with the least keyed
-fingerprints are added. No table is refused for its rows, and a table without rows has sums of zero.
+In a study with ε, the treatment of a row depends on that row alone, or on the rows of its person: cells that do not fit
+are clipped or filled, each row is kept with a public probability, and of a person with too many rows, those with the
+smallest keyed fingerprints are added. No table is refused because of its rows, and the sums of an empty table are zero.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def draw_kept(words: Words, share: float, count: int) -> Mask:
 
 
 class _PersonWeights:
-    """Which rows of each person are added, and with what weight, from a first reading of the table."""
+    """The rows of each person that are added, and their weights, determined by a first reading of the table."""
 
     def __init__(self, vault: Vault, study: Study, blocks: Iterator[EncodedRows]) -> None:
         names = [column.name for column in study.columns]

@@ -52,18 +52,18 @@ CLOSING_FILE = "closing.json"
 
 @dataclass(frozen=True)
 class Closing(GatherRecord):
-    """The list that was closed."""
+    """The record of the closing list."""
 
     mechanism: ClassVar[str] = SECURE_SUM
 
     participants: tuple[str, ...]
-    """Whose bundles are on it."""
+    """Participants whose bundles are on the list."""
     left_out: dict[str, str]
     """Participants whose bundle is not on the list, and why."""
     doubted: tuple[str, ...]
-    """Combiners who report more bundles as bad than there may be colluders, and are not heard."""
+    """Combiners who report more bundles as bad than there may be colluders; their receipts are ignored."""
     tested_by: tuple[str, ...]
-    """Combiners who tested their boxes of the bundles; without any, a bad one shows only when combiners answer."""
+    """Combiners who tested their boxes of the bundles. Without any, a bad bundle shows only when combiners answer."""
     digest: str
     """SHA-256 of the list."""
     next_step: str = ""
@@ -83,12 +83,12 @@ class Closing(GatherRecord):
         return self.left_out
 
     def describe(self) -> list[str]:
-        """Sentences on who tested the bundles, and what comes next."""
+        """Return sentences on who tested the bundles, and what comes next."""
         by = f"tested by {', '.join(self.tested_by)}" if self.tested_by else "not tested by combiners"
         return [f"Closed with {count_noun(len(self.participants), 'contribution')}, {by}.", self.next_step]
 
     def list_contributions(self) -> Rows:
-        """A line a participant or combiner, headings first."""
+        """Return one line per participant or combiner, headings first."""
         return [
             ("contribution", "state"),
             *((name, "in the total") for name in self.participants),
@@ -97,12 +97,12 @@ class Closing(GatherRecord):
         ]
 
     def list_states(self) -> dict[str, Contribution]:
-        """Whether each participant's sums are in the total, by name."""
+        """Return whether each participant's sums are in the total, by name."""
         inside = {name: Contribution("in the total") for name in self.participants}
         return inside | {name: Contribution(f"not in the total: {why}") for name, why in self.left_out.items()}
 
     def list_findings(self) -> tuple[Finding, ...]:
-        """Who was left out, which combiners were not heard, and whether nobody tested the bundles."""
+        """Return who was left out, whose receipts were ignored, and whether nobody tested the bundles."""
         out = [Finding("left out", f"{name} was left out: {why}.", (name,)) for name, why in self.left_out.items()]
         doubted = [
             Finding("doubted", f"The combiner {name} reported too many bundles as bad.", (name,))
@@ -160,11 +160,11 @@ def close_list(
 def _judge(
     study: Study, bundles: Sequence[SumBundle], receipts: Sequence[Receipt]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Whose bundles are left out, with the reason, and which combiners are not heard.
+    """Return whose bundles are left out, with the reason, and the combiners whose receipts are ignored.
 
-    Where a combiner reports a bundle as bad, the combiner or the bundle's sender is at fault. Senders who collude are few: a
-    combiner that reports more bundles than there may be colluders is at fault itself, and is not heard. Otherwise the bundle
-    is left out.
+    If a combiner reports a bundle as bad, either the combiner or the bundle's sender is at fault. A combiner that reports
+    more bundles than there may be colluders is at fault itself, and its receipt is ignored. Otherwise the bundle is left
+    out.
     """
     bad = {
         receipt.member.name: {
@@ -189,7 +189,7 @@ class Total:
     content: Sums | PairwiseTotal
     """The sums of one model, or the general total."""
     participants: tuple[str, ...]
-    """Whose rows are in it."""
+    """Participants whose rows are in it."""
     wrong: tuple[str, ...]
     """Combiners whose shares do not fit the others', and were left out."""
     checked: bool
@@ -202,7 +202,7 @@ class Total:
 
     @property
     def pairwise(self) -> PairwiseTotal:
-        """The general total; that of a study for one model is an `InputError`."""
+        """The general total; a study for one model has none, which is an `InputError`."""
         if isinstance(self.content, PairwiseTotal):
             return self.content
         problem = "The study was declared for a model only, and its total answers no other question."
@@ -210,10 +210,10 @@ class Total:
 
 
 def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
-    """Open the total of the closing list in the analyst's work folder from combiners' shares in a folder or at a URL.
+    """Open the total of the closing list in the analyst's work folder, from combiners' shares in a folder or at a URL.
 
-    Too few shares of this list are an `InputError`. Shares that contradict each other, where nobody can say whose are
-    wrong, are refused.
+    Too few shares of this list are an `InputError`. Contradicting shares are refused if it cannot be determined whose are
+    wrong.
     """
     scheme, closed = sum_scheme(study), read_list(study, Path(folder))
     shares_by_point: dict[int, CombinedShare] = {}
@@ -245,7 +245,7 @@ def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
 
 
 def refuse_total(reason: str) -> RefusedError:
-    """The error for a total that nothing can be made of: a share is wrong, or a participant's sums are."""
+    """Return the error for an unusable total: a share is wrong, or a participant's sums are."""
     cure = (
         "Ask further combiners for their shares: with two more than the threshold, a wrong one is named. If the shares fit, "
         "a participant's sums are wrong, and the total does not show whose: ask participants how their bundles were made, "
@@ -255,7 +255,7 @@ def refuse_total(reason: str) -> RefusedError:
 
 
 def read_list(study: Study, folder: Path) -> ClosingList:
-    """The closing list of a work folder."""
+    """Return the closing list in a work folder."""
     path = folder / LIST_FILE
     if not path.exists():
         raise StorageError("the closing list", reason="there is none", cure="Run 'mooring align' first.")
@@ -263,7 +263,7 @@ def read_list(study: Study, folder: Path) -> ClosingList:
 
 
 def _read_all(source: str | Path, kind: str, study: Study, read: Any) -> list[Any]:
-    """The valid files of a kind in a folder or at a URL, one a combiner. One that signed two different ones is left out."""
+    """Return the valid files of a kind in a folder or at a URL, one per combiner. Combiners that signed two are left out."""
     answers: dict[int, tuple[bytes, Any]] = {}
     twice: set[int] = set()
     with TemporaryDirectory(prefix="mooring-") as folder:

@@ -30,7 +30,7 @@ _ALMOST_ALL = 0.99
 
 @dataclass(frozen=True)
 class SumTraining(TrainingRecord):
-    """What was trained on the total; `contributors`, `wrong` and `checked` are those of `Total`."""
+    """The record of a training on the total; `contributors`, `wrong` and `checked` are those of `Total`."""
 
     mechanism: ClassVar[str] = SECURE_SUM
 
@@ -46,7 +46,7 @@ class SumTraining(TrainingRecord):
     """None without noise."""
     unit: str
     rows: Count
-    """About how many, read off the noisy total."""
+    """Approximate number of rows, read from the noisy total."""
     model_digest: str
     checked: bool
     score: Score | None = None
@@ -72,11 +72,11 @@ class SumTraining(TrainingRecord):
         return not self.wrong
 
     def state_scores(self) -> list[str]:
-        """A sentence on who scores the model: the analyst has no rows."""
+        """Return a sentence on who scores the model: the analyst has no rows."""
         return ["Each participant scores the model on its own rows."]
 
     def list_findings(self) -> tuple[Finding, ...]:
-        """Shares that do not fit, what is not plausible of the total, and whether no share could be checked."""
+        """Return findings on shares that do not fit, on an implausible total, and on shares that could not be checked."""
         wrong = [
             Finding("wrong share", f"The share of {name} did not fit the others'.", (name,)) for name in self.wrong
         ]
@@ -102,7 +102,7 @@ class SumTraining(TrainingRecord):
         return f"{what} on sums over about {self.rows:,} rows of {n} participants, {guarantee}."
 
     def state_warnings(self) -> list[str]:
-        """A sentence on each share that does not fit and on each remark, and one where no share could be checked."""
+        """Return a sentence on each share that does not fit, on each remark, and on shares that could not be checked."""
         lines = [f"Left out the share of {name}: it does not fit the others'." for name in self.wrong]
         unchecked = (
             "There was no share to spare: had a combiner answered wrongly, nobody could tell. It takes a share above the "

@@ -18,7 +18,7 @@ from mooring.protocol.transport.inbox import fetch_files, list_versions
 from mooring.protocol.transport.transfer import send_file
 
 SECONDS = 60.0
-"""How long a combiner waits before it looks again."""
+"""Seconds between two looks of a waiting combiner."""
 _FINAL = (KEY, "a second list")  # errors that time does not mend
 
 
@@ -48,8 +48,8 @@ def watch_boxes(
 ) -> StepResult:
     """Test boxes as bundles arrive, and return once a closing list is answered and the share of the total is sent.
 
-    What is refused, or cannot be reached, is told once and tried again. A list that was answered before is answered by the
-    same share again. `tell` is called with sentences for a person.
+    An error that may pass is reported once, and the attempt is repeated. A list that was answered before is answered
+    again by the same share. `tell` is called with sentences for a person.
     """
     name = find_combiner(vault, study)[0].name
     receipt, share = (watch.folder / f"{name}{SUFFIXES[kind]}" for kind in (RECEIPT, SHARE))
@@ -85,7 +85,7 @@ def watch_boxes(
 
 
 def _report(problem: RefusedError | StorageError, reported: str, tell: Callable[[str], None]) -> str:
-    """Tell of a problem that may pass, unless it is the last one that was told; raise one that does not pass."""
+    """Report a problem that may pass, unless it is the one reported last, and return it; raise other problems."""
     if problem.what in _FINAL:
         raise problem
     words = str(problem)
