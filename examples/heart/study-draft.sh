@@ -14,7 +14,7 @@ else
     method=(--data-noise "${DATA_NOISE:-0.5}")
 fi
 mooring study init "$1" --name heart --label disease --classes no,yes \
-    --drop vessels --drop thallium \
+    --ignore vessels --ignore thallium \
     --missing fill \
     --range age=18:100 \
     --category sex=female,male \

@@ -28,10 +28,23 @@ Indices: TypeAlias = npt.NDArray[np.int64]
 Labels: TypeAlias = npt.NDArray[Any]
 """One label per row, of shape (n,): floats are numbers to predict, everything else names a class."""
 
-TableSource: TypeAlias = "str | Path | IntoDataFrame"
-"""A table: the path of a CSV or Parquet file, or a data frame of pandas, polars or another library that narwhals reads.
+TableSource: TypeAlias = "str | Path | IntoDataFrame | MappedSource"
+"""A table: the path of a CSV or Parquet file, or a data frame of pandas, polars or another library that narwhals reads;
+either may come with the mapping by which a site's own table is read (`mooring.tables.MappedTable`).
 
 The index of a pandas data frame is ignored."""
+
+
+class MappedSource(Protocol):
+    """A table with the mapping by which it is read."""
+
+    @property
+    def data(self) -> Any:
+        """Return the path or the data frame."""
+
+    @property
+    def mapping(self) -> Any:
+        """Return the `TableMapping`."""
 
 
 class Progress(Protocol):

@@ -196,7 +196,7 @@ def test_an_attribute_a_natural_split_and_extra_knowledge(tmp_path: Path) -> Non
     table = columns()
     table["hospital"] = np.array(["north", "south", "west"])[np.arange(120) % 3]
     path = write_csv(tmp_path / "patients.csv", table)
-    words = ["audit", path, "--label", "ill", "--split-by", "hospital", "--attribute", "sex", "--drop", "height"]
+    words = ["audit", path, "--label", "ill", "--split-by", "hospital", "--attribute", "sex", "--ignore", "height"]
     words += ["--known-rows", 3, "--repeated-uploads", 1, "--method", "aa-i-gdp-anchor-noise", "--anchor-noise", 0.1]
     words += ["--learner", "linear", "--output", tmp_path / "out", "--format", "json"]
     plain = json.loads(run(*words).stdout)
@@ -264,7 +264,7 @@ def refused(*words: Any, what: str, code: int = 2) -> Result:
         (["{csv}", "--label", "ill", "--components", "40"], "n_components"),
         (["{csv}", "--label", "ill", "--participants", "100"], ""),
         (["{csv}", "--label", "ill", "--attribute", "shoe"], "attribute"),
-        (["{csv}", "--label", "ill", "--drop", "shoe"], "drop"),
+        (["{csv}", "--label", "ill", "--ignore", "shoe"], "ignore"),
     ],
 )
 def test_bad_input_is_one_clear_sentence(command: str, words: list[str], what: str, csv: Path, tmp_path: Path) -> None:
@@ -441,4 +441,4 @@ def test_a_table_that_does_not_fit_the_study_is_refused(study: Path, tmp_path: P
     assert "8642" not in result.output
     extra = write_csv(tmp_path / "q.csv", columns() | {"shoe": np.ones(120, dtype=int)})
     assert "shoe" in refused("audit", extra, *words, what="").stderr
-    run("audit", extra, *words, "--drop", "shoe")
+    run("audit", extra, *words, "--ignore", "shoe")

@@ -125,7 +125,7 @@ def test_a_draft_that_would_be_no_study_is_not_written(data: Path, tmp_path: Pat
     "words",
     [
         ["--range", "age"], ["--range", "age=1"], ["--all-ranges", "x:y"], ["--category", "sex"],
-        ["--image-shape", "8xx"], ["--drop", "agee"],
+        ["--image-shape", "8xx"], ["--ignore", "agee"],
     ],
 )  # fmt: skip
 def test_options_that_cannot_be_read_are_refused(data: Path, tmp_path: Path, words: list[str]) -> None:
@@ -149,7 +149,18 @@ def test_a_public_projection_is_made_from_public_rows(tmp_path: Path) -> None:
     rows = "\n".join(",".join(f"{value:.4f}" for value in row) + ",1" for row in rng.uniform(0, 1, (30, 5)))
     (tmp_path / "public.csv").write_text(",".join([*names, "note"]) + "\n" + rows + "\n")
     study = tmp_path / "study.toml"
-    init = ["init", tmp_path / "public.csv", "-o", study, "--drop", "note", "--all-ranges", "0:1", "--components", "2"]
+    init = [
+        "init",
+        tmp_path / "public.csv",
+        "-o",
+        study,
+        "--ignore",
+        "note",
+        "--all-ranges",
+        "0:1",
+        "--components",
+        "2",
+    ]
     run(*init, "--projection", "public-svd")
     project = ["project", tmp_path / "public.csv", "--study", study]
     assert "--ignore note" in flat(run(*project, code=BAD_INPUT).stderr)

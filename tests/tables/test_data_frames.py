@@ -180,7 +180,7 @@ def test_what_is_left_out_may_be_of_any_type_and_a_draft_knows_the_types() -> No
     assert read_encoded(schema, odd, ignore=["note", "seen", "comment"]).rows.tolist() == [[0.0], [0.2]]
     problems = {problem.column: problem.kind.name for problem in check_fit(schema, odd.assign(age="x")).problems}
     assert problems.keys() == {"age", "note", "seen", "comment"}
-    for drafted in (draft_study(odd, drop=["note"]), draft_study(pl.from_pandas(odd.drop(columns="note")))):
+    for drafted in (draft_study(odd, ignore=["note"]), draft_study(pl.from_pandas(odd.drop(columns="note")))):
         assert 'kind = "date"' in drafted
         assert "comment" not in drafted  # free text, by its name
 

@@ -311,7 +311,7 @@ def test_options_that_do_not_apply_are_refused(tmp_path: Path, pixels: np.ndarra
     path = tmp_path / "a.npz"
     for what, value in (("label", "x"), ("group_by", "x"), ("image_column", "x"), ("labels", path)):
         refused(lambda what=what, v=value: read_images(path, **{what: v}), what, "left out", str(value))
-    refused(lambda: read_records(path, drop=["x"]), "drop", "left out for images", "x")
+    refused(lambda: read_records(path, ignore=["x"]), "ignore", "left out for images", "x")
     for size in (0, (3,), (2, -1)):
         refused(lambda size=size: read_images(path, size=size), "size", "(height, width)", str(size))
     with pytest.raises(StorageError):

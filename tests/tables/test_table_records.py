@@ -74,7 +74,7 @@ def test_words_and_booleans_become_zeros_and_ones_without_dropping_any(write: Wr
             {},
             ("age", "job=cook", "job=missing"),
         ),  # spaces do not count
-        (lines("a,b,c", "1,2,3", "2,3,5"), {"drop": ["b"]}, ("a", "c")),
+        (lines("a,b,c", "1,2,3", "2,3,5"), {"ignore": ["b"]}, ("a", "c")),
         (lines("größe,ort", "1,Köln", "2,Bonn").encode("latin-1"), {}, ("größe", "ort=Bonn", "ort=Köln")),
     ],
 )
@@ -263,7 +263,7 @@ def test_a_wrong_name_is_answered_with_the_nearest(write: Write) -> None:
         assert "'Outcome'" in caught.value.cure
         assert "weight" not in caught.value.cure
     with pytest.raises(InputError) as caught:
-        read_records(path, drop=["zzz"])
+        read_records(path, ignore=["zzz"])
     assert "'weight'" in caught.value.cure
 
 
@@ -271,7 +271,7 @@ def test_labels_that_cannot_serve_are_refused(write: Write, refused: Refused) ->
     path = write(lines("a,day,none,place", "1,2020-01-01,,x", "2,2020-01-02,,y"))
     refused(lambda: read_records(path, label="day"), "label", "numbers or words", "dates")
     refused(lambda: read_records(path, label="none"), "label", "with values", "empty in every row")
-    for what, options in (("group_by", {"group_by": "a"}), ("label", {"drop": ["a"]})):
+    for what, options in (("group_by", {"group_by": "a"}), ("label", {"ignore": ["a"]})):
         with raising(InputError, what):
             read_records(path, label="a", **options)
 

@@ -31,6 +31,7 @@ def check(
         typer.Option(help="File for the page, which shows some of your rows.", show_default="in the vault"),
     ] = None,
     ignore: execution.IgnoreColumns = None,
+    mapping: execution.MappingPath = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the simulated attack.")] = 0,
     fit_only: Annotated[
         bool,
@@ -53,7 +54,7 @@ def check(
 
     Example: mooring check patients.csv --study study.toml --vault st-mary/vault
     """
-    workspace = execution.make_workspace(study, vault)
+    workspace = execution.make_workspace(study, vault, mapping=mapping)
     if fit_only:
         outcome = _fit(console, workspace, data, ignore)
     else:

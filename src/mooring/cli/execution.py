@@ -63,6 +63,14 @@ AnchorPath = Annotated[
     Path | None,
     typer.Option(help="The sealed anchor that you received.", show_default="STUDY.anchor", rich_help_panel="Study"),
 ]
+MappingPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--mapping",
+        help="The file of 'mooring match' that says how your own table is read.",
+        show_default="mapping.toml, if it is there",
+    ),
+]
 IgnoreColumns = Annotated[
     list[str] | None, typer.Option("--ignore", help="Column of the table to leave out; repeatable.")
 ]
@@ -268,9 +276,11 @@ def read_study(path: Path) -> Study:
     return Study.read(path)
 
 
-def make_workspace(study: Path, vault: Path = DEFAULT_VAULT, folder: Path = DEFAULT_FOLDER) -> Workspace:
+def make_workspace(
+    study: Path, vault: Path = DEFAULT_VAULT, folder: Path = DEFAULT_FOLDER, *, mapping: Path | None = None
+) -> Workspace:
     """Return the current folder as a workspace, with the paths that options name."""
-    return Workspace(Path(), study, vault, folder, StepPages(), ask_passphrase=ask_passphrase)
+    return Workspace(Path(), study, vault, folder, StepPages(), mapping=mapping, ask_passphrase=ask_passphrase)
 
 
 def take_step(name: str, workspace: Workspace, /, **options: Any) -> Outcome:

@@ -6,7 +6,7 @@ With --study, rows are encoded as the study declares.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,7 +19,7 @@ from mooring.audit import (
     ProjectionKind,
     SumPoint,
 )
-from mooring.cli.execution import read_study
+from mooring.cli.execution import make_workspace, read_study
 from mooring.cli.options import AuditOptions
 from mooring.learners.models import FeatureMap
 from mooring.metrics import train_digit_auditor
@@ -47,21 +47,26 @@ Study: TypeAlias = Any  # the protocol's libraries are loaded only by commands t
 
 def _read_studied(path: Path, options: AuditOptions) -> tuple[Study, Records, Projection, EvaluationSpec]:
     """Read a study and a table that fits it; the encoding does not depend on the table's statistics."""
+    from mooring.protocol.participant.steps import read_by_mapping
     from mooring.protocol.registry import exchange_of
     from mooring.protocol.rotation.inspection import evaluation_of
 
     assert options.study is not None
     study = read_study(options.study)
-    encoded = read_encoded(study.schema, path, labels="allow", ignore=options.drop or ())
+    person = exchange_of(study).person_column(study)
+    table = read_by_mapping(make_workspace(options.study), path)
+    encoded = read_encoded(study.schema, table, labels="allow", ignore=options.ignore or (), person=person)
     records = Records(
         rows=encoded.rows,
         labels=encoded.labels,
         feature_names=study.feature_names,
         label_names=study.label.classes if encoded.labels is not None else (),
+        groups=None if encoded.persons is None else np.unique(encoded.persons, return_inverse=True)[1],
         image_shape=study.image_shape or None,
     )
     projection = exchange_of(study).assessment.make_audit_maps(study).projection
-    return study, records, projection, evaluation_of(study, n_examples=6 if options.examples else 0)
+    evaluation = evaluation_of(study, n_examples=6 if options.examples else 0)
+    return study, records, projection, replace(evaluation, groups=records.groups)
 
 
 def refuse_beside_a_study(options: Mapping[str, Any]) -> None:
@@ -143,7 +148,7 @@ def read_and_partition(path: Path, options: AuditOptions) -> AuditInputs:
         settled = {name: getattr(options, name) for name in _SETTLED_BY_A_STUDY}
         refuse_beside_a_study(settled | {"projection": None if options.projection == "auto" else options.projection})
         study, records, projection, evaluation = _read_studied(path, options)
-        parts = _partition(records, options, options.participants)
+        parts = _partition(records, options, options.participants, by_group=records.groups is not None)
         colluders = _find_participants(options.colluder, parts) or tuple(range(options.colluders))
         targets = _find_participants(options.target, parts)
         return AuditInputs(records, parts, evaluation, colluders, targets, projection, study)
@@ -151,7 +156,7 @@ def read_and_partition(path: Path, options: AuditOptions) -> AuditInputs:
         path,
         label=options.label,
         group_by=options.split_by,
-        drop=options.drop or (),
+        ignore=options.ignore or (),
         missing=options.missing or (),
         size=options.size,
     )

@@ -155,7 +155,7 @@ class AuditOptions:
         ),
     ] = None
     rows_each: Annotated[int | None, data_option(min=2, help="Largest number of rows per participant.")] = None
-    drop: Annotated[list[str] | None, data_option(help="Column to leave out; repeatable.")] = None
+    ignore: Annotated[list[str] | None, data_option(help="Column to leave out; repeatable.")] = None
     missing: Annotated[
         list[str] | None,
         data_option(help="Word that stands for a missing value, besides ?, NA and empty cells; repeatable."),

@@ -55,6 +55,7 @@ def predict(
         ),
     ] = None,
     ignore: execution.IgnoreColumns = None,
+    mapping: execution.MappingPath = None,
 ) -> None:
     """Take the step 'predict'.
 
@@ -68,7 +69,7 @@ def predict(
     """
     outcome = execution.take_step(
         "predict",
-        execution.make_workspace(study, vault),
+        execution.make_workspace(study, vault, mapping=mapping),
         data=data,
         result=result,
         beside=beside,

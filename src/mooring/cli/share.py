@@ -34,6 +34,7 @@ def share(
     ] = None,
     allow_http: AllowHttp = False,
     ignore: execution.IgnoreColumns = None,
+    mapping: execution.MappingPath = None,
     labels: execution.LabelConsent = False,
     override: Annotated[
         str,
@@ -66,7 +67,7 @@ def share(
         require_address(address, allow_http=allow_http)
     outcome = execution.take_step(
         "share",
-        execution.make_workspace(study, vault),
+        execution.make_workspace(study, vault, mapping=mapping),
         data=data,
         anchor=anchor,
         labels=labels,

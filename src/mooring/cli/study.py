@@ -86,7 +86,7 @@ def init(
         list[str] | None,
         column_option(help='Column of dates of birth, used as the age on a public day: "born=2026-01-01"; repeatable.'),
     ] = None,
-    drop: Annotated[list[str] | None, column_option(help="Column to leave out; repeatable.")] = None,
+    ignore: Annotated[list[str] | None, column_option(help="Column to leave out; repeatable.")] = None,
     missing_word: Annotated[
         list[str] | None,
         column_option(
@@ -195,8 +195,10 @@ def init(
         missing_words=[word for name, word in words if not name],
         missing=missing,
     )
-    text = draft.draft_study(data, name=name, label=label, drop=drop or (), known=known, settings=settings)
-    recognised = draft.describe_recognised(data, known, [*(drop or ()), *([label] if label else []), sums.person or ""])
+    text = draft.draft_study(data, name=name, label=label, ignore=ignore or (), known=known, settings=settings)
+    recognised = draft.describe_recognised(
+        data, known, [*(ignore or ()), *([label] if label else []), sums.person or ""]
+    )
     left = draft.count_open_entries(text)
     plain = parse_study(text)
     drafted = None if left else Study.from_dict(plain)

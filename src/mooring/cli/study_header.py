@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from mooring.cli.execution import DEFAULT_STUDY, IN_PART, Force, Output, TablePath, command, make_table
+from mooring.cli.options import SumOptions
 from mooring.errors import InputError
 
 _MOST_SHOWN = 100
@@ -74,18 +75,25 @@ def _show_before_writing(text: str, path: Path) -> None:
 def merge(
     console: Output,
     headers: Annotated[list[Path], typer.Argument(help="Files that 'mooring study header' wrote, one per site.")],
+    *,
     output: Annotated[Path, typer.Option("--output", "-o", help="File for the draft.")] = DEFAULT_STUDY,
     name: Annotated[str, typer.Option(help="Name of the study.")] = "study",
     label: Annotated[str | None, typer.Option(help="Column to predict.")] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="Column to leave out; repeatable.")] = None,
+    ignore: Annotated[list[str] | None, typer.Option(help="Column to leave out; repeatable.")] = None,
+    mechanism: Annotated[
+        str, typer.Option(help="rotation, secure-sum, or a mechanism that another package defines.")
+    ] = "rotation",
+    sums: SumOptions,
     force: Force = False,
 ) -> int | None:
     """Take the step 'merge'.
 
-    The draft has the default method and noise of 'mooring study init'; edit them as needed. Exit code 3 means that sites
-    disagree about a column.
+    The draft has the usual method and noise of its mechanism; edit them as needed. Exit code 3 means that sites disagree
+    about a column.
 
     Example: mooring study merge north.header.toml south.header.toml --label ill --name ward
+
+    Example: mooring study merge north.header.toml south.header.toml --label ill --mechanism secure-sum --epsilon 1
     """
     from mooring.atomic_io import require_absent, write_atomically
     from mooring.protocol.designer.draft import count_open_entries
@@ -94,8 +102,8 @@ def merge(
 
     require_absent(output, force=force)
     columns = merge_headers([read_header(path) for path in headers])
-    merged = tuple(column for column in columns if column.name not in (drop or ()))
-    text = draft_merged(merged, name=name, label=label)
+    merged = tuple(column for column in columns if column.name not in (ignore or ()))
+    text = draft_merged(merged, name=name, label=label, mechanism={"name": mechanism, **sums.entries()})
     write_atomically(output, text.encode(), what="the draft")
     unsettled = [column for column in merged if column.conflicts]
     left = count_open_entries(text)

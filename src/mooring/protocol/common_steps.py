@@ -27,7 +27,7 @@ from mooring.protocol.step import (
     await_bundles,
     await_nobody,
 )
-from mooring.protocol.workspace import CARDS, Outcome, Workspace, has_file, has_label, has_record
+from mooring.protocol.workspace import CARDS, MAPPING, Outcome, Workspace, has_file, has_label, has_record
 from mooring.typing import Progress
 
 
@@ -246,6 +246,38 @@ COMMON: Sequence[Step] = (
         command="invite",
         phase=AGREE,
         needs=(COMPLETE,),
+        is_optional=True,
+    ),
+    Step(
+        name="match",
+        role="participant",
+        title="Match your table to the study",
+        explanation="Write how your own table is read where its names, words, decimal marks, dates or missing values differ "
+        "from the study's, with suggestions; later steps read the table so.",
+        command="match",
+        phase=SHARE_ONCE,
+        needs=(STUDY, TABLE),
+        makes=(Item("your mapping", (MAPPING,)),),
+        asks=(
+            _TABLE,
+            _IGNORE,
+            Question("rename", "Columns by other names", "many", "--rename", is_optional=True, hint="gender=sex"),
+            Question("word", "Words of categories", "many", "--word", is_optional=True, hint="gender:F=female"),
+            Question("other", "Category of all other words", "many", "--other", is_optional=True, hint="race=other"),
+            Question(
+                "missing_word",
+                "Words for a missing value",
+                "many",
+                "--missing-word",
+                is_optional=True,
+                hint="-9, chol=0",
+            ),
+            Question("decimal", "Decimal mark", "text", "--decimal", is_optional=True, hint="a point or a comma"),
+            Question("date_format", "Form of dates", "text", "--date-format", is_optional=True, hint="%d.%m.%Y"),
+            Question("separator", "Separator", "text", "--separator", is_optional=True, is_rare=True),
+            Question("show_values", "Show unknown words on this screen", "tick", "--show-values", is_optional=True),
+        ),
+        run=participant.match,
         is_optional=True,
     ),
     Step(

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from mooring.protocol.storage.vault import Vault
     from mooring.tables.schema import Schema
 
+MAPPING = "mapping.toml"
+"""Usual name of the file that says how a site's own table is read."""
 CARDS = (".card.toml",)
 """Endings of the file names of cards."""
 
@@ -48,6 +50,8 @@ class Workspace:
     """Writes the pages of steps."""
     engine: Any = field(default=None, repr=False)
     """Runs the analyst's long steps; None for this process."""
+    mapping: Path | None = None
+    """The file that says how this site's own table is read; None for the usual one."""
     ask_passphrase: Callable[[Path], str | None] = field(default=lambda vault: None, repr=False)
     """Asks a person for the passphrase of a vault."""
     opened: Vault | None = field(default=None, repr=False)
@@ -90,6 +94,11 @@ class Workspace:
         if self._read is None or self._read[0] != version:
             self._read = version, Study.read(self.study_file)
         return self._read[1]
+
+    @property
+    def mapping_file(self) -> Path:
+        """The file that says how this site's own table is read; it need not exist."""
+        return self.mapping or self.root / MAPPING
 
     @property
     def has_study(self) -> bool:

@@ -5,6 +5,7 @@ from mooring.tables.files import OpenTable, open_table
 from mooring.tables.images.pixels import decode_images
 from mooring.tables.images.reader import read_idx, read_images
 from mooring.tables.inference import fit_scale
+from mooring.tables.mapping import ColumnMapping, MappedTable, TableMapping, read_mapping
 from mooring.tables.partitioning import Partition, partition
 from mooring.tables.reader import read_columns
 from mooring.tables.records import Records
@@ -15,14 +16,17 @@ from mooring.tables.table_records import InferredTable, infer_table, read_record
 __all__ = [
     "MISSING_WORDS",
     "Column",
+    "ColumnMapping",
     "EncodedRows",
     "InferredTable",
     "Label",
+    "MappedTable",
     "OpenTable",
     "Partition",
     "Records",
     "Schema",
     "TableFit",
+    "TableMapping",
     "decode_images",
     "encode_table",
     "encoded_batches",
@@ -33,6 +37,7 @@ __all__ = [
     "read_columns",
     "read_idx",
     "read_images",
+    "read_mapping",
     "read_records",
     "round_robin",
     "split_stratified",

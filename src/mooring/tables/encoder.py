@@ -269,10 +269,16 @@ def _scan_adapted(
 ) -> Iterator[EncodedRows]:
     """Encode batch after batch. Cells that do not fit are adapted, and rows that cannot be used are left out."""
     columns = tuple(
-        replace(column, outside="clip", missing="fill" if column.missing == "refuse" else column.missing)
+        replace(
+            column,
+            outside="refuse" if column.kind == "category" else "clip",
+            missing="fill" if column.missing == "refuse" else column.missing,
+        )
         for column in reading.schema.columns
     )
-    label = None if reading.label is None else replace(reading.label, outside="clip")
+    label = reading.label
+    if label is not None and label.kind != "category":
+        label = replace(label, outside="clip")
     reading = replace(reading, schema=replace(reading.schema, columns=columns), label=label)
     log.ragged.most = math.inf
     for batch in _read(reading, log, rows_at_once, progress):
@@ -344,20 +350,22 @@ def _comes_as_numbers(schema: Schema, column: Column) -> bool:
 
 
 def read_encoded(
-    schema: Schema, data: TableSource, *, labels: LabelUse = "require", ignore: Sequence[str] = ()
+    schema: Schema, data: TableSource, *, labels: LabelUse = "require", ignore: Sequence[str] = (), person: str = ""
 ) -> EncodedRows:
     """Return a whole table encoded, with the arguments of `encoded_batches`."""
-    return join_rows(list(encoded_batches(schema, data, labels=labels, ignore=ignore)))
+    return join_rows(list(encoded_batches(schema, data, labels=labels, ignore=ignore, person=person)))
 
 
 def join_rows(parts: Sequence[EncodedRows]) -> EncodedRows:
-    """Return several batches as one, without persons and ids."""
+    """Return several batches as one, without ids."""
     labels: list[Any] = [part.labels for part in parts if part.labels is not None]
+    persons = [part.persons for part in parts if part.persons is not None]
     return EncodedRows(
         rows=np.concatenate([part.rows for part in parts]),
         labels=np.concatenate(labels) if labels else None,
         values=np.concatenate([part.values for part in parts]),
         first_row=parts[0].first_row,
+        persons=np.concatenate(persons) if persons else None,
     )
 
 

@@ -9,12 +9,11 @@ import csv
 import gzip
 import sys
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
-from difflib import get_close_matches
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ import pyarrow.parquet
 
 from mooring.errors import InputError, StorageError
 from mooring.tables.cells import as_text, is_utf8
+from mooring.tables.mapping import MappedTable, TableMapping
 from mooring.tables.schema import find_repeated
 from mooring.typing import TableSource
 
@@ -56,20 +56,28 @@ class OpenTable:
     encoding: str = "utf-8"
     n_skipped: int = 1
     """Number of lines before the first row: 1, or 0 if the first line of a text file is a row."""
+    unmapped: OpenTable | None = None
+    """The table as it is, if it is read by a mapping."""
+    mapping: TableMapping | None = None
 
 
-def open_table(data: TableSource, *, agreed: bool = True) -> OpenTable:
+def open_table(data: TableSource, *, agreed: bool = True, separator: str = "") -> OpenTable:
     """Read the header of a file and nothing else, or take the columns of a data frame.
 
     Parameters
     ----------
     data : path or data frame
         Text (.csv, .tsv, .data, .txt, each also with .gz) whose first line names the columns, separated by commas,
-        semicolons or tabs; or Parquet (.parquet, .pq). The index of a data frame is ignored.
+        semicolons or tabs; or Parquet (.parquet, .pq). The index of a data frame is ignored. A `MappedTable` is such a
+        table with the mapping by which it is read.
     agreed : bool
         Whether the form of the file is agreed on, so that text must be UTF-8 and names must be different. Otherwise text
         may be Latin-1, and the first line may be a row.
+    separator : str
+        Separator of a text file; empty for the one that its first line suggests.
     """
+    if isinstance(data, MappedTable):
+        return _map_names(open_table(data.data, agreed=agreed, separator=data.mapping.separator), data.mapping)
     if not isinstance(data, str | Path):
         return _open_frame(data)
     path = Path(data)
@@ -79,12 +87,23 @@ def open_table(data: TableSource, *, agreed: bool = True) -> OpenTable:
             _require_plausible_sizes(file.metadata, path.stat().st_size)
             table = OpenTable(path, tuple(file.schema_arrow.names), schema=file.schema_arrow)
     elif is_table_file(path):
-        table = _text_header(path, agreed)
+        table = _text_header(path, agreed, separator)
     else:
         raise not_a_table(f"a file whose name ends in {path.suffix!r}")
     if agreed or table.schema is not None:
         require_different(table.names)
     return table
+
+
+def _map_names(table: OpenTable, mapping: TableMapping) -> OpenTable:
+    """Return a table with the names that its columns have in the study; `table_batches` converts their cells."""
+    names = mapping.rename(table.names)
+    schema = table.schema
+    if schema is not None:
+        text = pa.dictionary(pa.int32(), pa.string())
+        types = {new: text if mapping.changes(new) else schema.field(name).type for name, new in names.items()}
+        schema = pa.schema(list(types.items()))
+    return replace(table, names=tuple(names.values()), schema=schema, unmapped=table, mapping=mapping)
 
 
 def _open_frame(frame: Any) -> OpenTable:
@@ -167,7 +186,7 @@ def _require_plausible_sizes(metadata: Any, n_bytes: int) -> None:
         raise not_a_table("a Parquet file that grows too much when it is read")
 
 
-def _text_header(path: Path, agreed: bool) -> OpenTable:
+def _text_header(path: Path, agreed: bool, separator: str) -> OpenTable:
     try:
         with gzip.open(path) if is_gzip(path) else path.open("rb") as file:
             line = file.readline(_LONGEST_HEADER)
@@ -188,7 +207,8 @@ def _text_header(path: Path, agreed: bool) -> OpenTable:
         raise not_a_table("a first line that is not text in UTF-8")
     text = line.decode(encoding)
     try:
-        separator = next((mark for mark in ",;\t" if len(next(csv.reader([text], delimiter=mark))) > 1), ",")
+        marks = (mark for mark in ",;\t" if len(next(csv.reader([text], delimiter=mark))) > 1)
+        separator = separator or next(marks, ",")
         names = next(csv.reader([text], delimiter=separator, strict=True))
     except csv.Error:
         raise not_a_table("a first line with stray quotes") from None
@@ -205,22 +225,6 @@ def require_different(names: Sequence[str]) -> None:
             got=f"the same name for columns {' and '.join(str(k + 1) for k, name in enumerate(names) if name == twice)}",
             cure="Rename all but one of them.",
         )
-
-
-def require_column(what: str, name: str, names: Collection[str]) -> None:
-    """Refuse the name of a column that is not among `names`, in an error about `what` that lists the nearest ones."""
-    if name in names:
-        return
-    folded = {other.casefold(): other for other in names}
-    near = [folded[word] for word in get_close_matches(str(name).casefold(), folded, n=3, cutoff=0.5)]
-    cure = f"Nearest to it: {listed(near)}." if near else f"There are {listed(list(names))}."
-    raise InputError(what, expected="the name of a column", got=repr(name), cure=cure)
-
-
-def listed(names: list[str]) -> str:
-    """Return the first ten names, quoted, and the number of further ones."""
-    shown = ", ".join(map(repr, names[:10]))
-    return shown if len(names) <= 10 else f"{shown} and {len(names) - 10} more"
 
 
 @contextmanager

@@ -118,7 +118,10 @@ class InferredColumn:
 
     @cached_property
     def missing_words(self) -> tuple[str, ...]:
-        """Numbers that probably stand for a missing value: negative where no others are, or far from all others."""
+        """Numbers that probably stand for a missing value: negative where no others are, or far from all others.
+
+        Zero is none of them: many tables have many zeros.
+        """
         if self.kind == "category" and not all(map(is_number, self.word_counts)):
             return ()
         usual = self.numbers[~np.isin(self.numbers, SENTINELS)]
@@ -126,7 +129,7 @@ class InferredColumn:
         many = np.unique(usual).size > _MANY_NUMBERS
         low, high = find_ends(usual) if many else (0.0, 0.0)
         missing_words = []
-        for sentinel in SENTINELS:
+        for sentinel in filter(None, SENTINELS):
             is_far = many and max(low - sentinel, sentinel - high) > 0.25 * (high - low)
             is_frequent = np.count_nonzero(self.numbers == sentinel) >= FEWEST_ROWS
             if is_frequent and (is_far or (sentinel < 0 and not others_negative)):

@@ -21,6 +21,7 @@ import pyarrow.parquet
 from mooring.errors import InputError
 from mooring.tables.cells import holds_words, is_utf8
 from mooring.tables.files import OpenTable, explain_read_errors, is_gzip, no_rows, not_a_table
+from mooring.tables.mapping import TableMapping
 from mooring.tables.problems import RaggedLines
 from mooring.tables.schema import MISSING_WORDS
 from mooring.typing import Progress
@@ -55,6 +56,18 @@ def table_batches(
     text. `ragged` collects lines with a wrong number of fields, which are then skipped; without it, the first one is refused
     after the rows before it.
     """
+    if table.unmapped is not None and table.mapping is not None:
+        yield from _mapped_batches(
+            table.unmapped,
+            table.mapping,
+            columns,
+            numbers=numbers,
+            keep_bytes=keep_bytes,
+            rows_at_once=rows_at_once,
+            ragged=ragged,
+            progress=progress,
+        )
+        return
     if rows_at_once < 1:
         raise InputError("rows_at_once", expected="1 or more", got=str(rows_at_once), cure="65536 is the default.")
     size = float(table.columns.num_rows if table.path is None else table.path.stat().st_size)
@@ -72,6 +85,20 @@ def table_batches(
         source = batches(table, list(columns), keep_bytes, rows_at_once, report)
     yield from _regroup(source, rows_at_once)
     report(1.0)
+
+
+def _mapped_batches(
+    table: OpenTable, mapping: TableMapping, columns: Sequence[str], *, numbers: Sequence[str], **options: Any
+) -> Iterator[Any]:
+    """Yield the columns that a study asks for, from a table that a mapping renames and converts."""
+    changed = [name for name in columns if mapping.changes(name)]
+    source_of = {name: mapping.sources.get(name, name) for name in columns}
+    as_numbers = [source_of[name] for name in numbers if name not in changed]
+    for batch in table_batches(table, list(source_of.values()), numbers=as_numbers, **options):
+        batch = batch.rename_columns(list(source_of))
+        for name in changed:
+            batch = batch.set_column(batch.column_names.index(name), name, mapping.convert(name, batch.column(name)))
+        yield batch
 
 
 def read_columns(table: OpenTable, *, keep_bytes: bool = False) -> Any:

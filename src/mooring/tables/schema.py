@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -77,6 +78,10 @@ class Column:
             raise InputError("name of a column", expected=expected, got=repr(self.name), cure="Name every column.")
         if self.kind == "category":
             _require_words(where, "categories", self.categories)
+            if self.outside == "clip":
+                problem = f"{where} is a category, which has no range to clip values to."
+                cure = 'Leave outside out, and declare a category "other" for words that are not declared.'
+                raise InputError(f"outside of {where}", problem=problem, cure=cure)
         else:
             _require_range(where, self.low, self.high)
         require_shown(f"missing_words of {where}", self.missing_words)
@@ -360,3 +365,19 @@ def require_known(where: str, plain: Mapping[str, Any], known: set[str]) -> None
             raise InputError(
                 where, expected=f"made of {', '.join(sorted(known))}", got=repr(name), cure="Correct its spelling."
             )
+
+
+def require_column(what: str, name: str, names: Collection[str]) -> None:
+    """Refuse the name of a column that is not among `names`, in an error about `what` that lists the nearest ones."""
+    if name in names:
+        return
+    folded = {other.casefold(): other for other in names}
+    near = [folded[word] for word in get_close_matches(str(name).casefold(), folded, n=3, cutoff=0.5)]
+    cure = f"Nearest to it: {listed(near)}." if near else f"There are {listed(list(names))}."
+    raise InputError(what, expected="the name of a column", got=repr(name), cure=cure)
+
+
+def listed(names: list[str]) -> str:
+    """Return the first ten names, quoted, and the number of further ones."""
+    shown = ", ".join(map(repr, names[:10]))
+    return shown if len(names) <= 10 else f"{shown} and {len(names) - 10} more"

@@ -13,12 +13,12 @@ import pyarrow as pa
 from mooring.errors import InputError, StorageError
 from mooring.tables.cells import is_number
 from mooring.tables.encoder import encode_table
-from mooring.tables.files import CHECK_PLACE, OpenTable, is_table_file, open_table, require_column, require_different
+from mooring.tables.files import CHECK_PLACE, OpenTable, is_table_file, open_table, require_different
 from mooring.tables.images.reader import holds_images, read_images
 from mooring.tables.inference import RowKeys, choose_encoding, infer_column, read_keys
 from mooring.tables.reader import read_columns
 from mooring.tables.records import Records
-from mooring.tables.schema import MISSING_WORDS, Schema
+from mooring.tables.schema import MISSING_WORDS, Schema, require_column
 from mooring.typing import TableSource
 
 
@@ -27,7 +27,7 @@ def read_records(
     *,
     label: str | None = None,
     group_by: str | None = None,
-    drop: Sequence[str] = (),
+    ignore: Sequence[str] = (),
     categorical: Sequence[str] = (),
     missing: Sequence[str] = (),
     size: int | tuple[int, int] | None = None,
@@ -50,7 +50,7 @@ def read_records(
     group_by : str, optional
         The column that says which participant, or which person, a row belongs to. It is not a feature. Rows without a
         value there are dropped.
-    drop : sequence of str
+    ignore : sequence of str
         Columns to leave out. For tables only, like the next two parameters.
     categorical : sequence of str
         Columns whose numbers are names of categories.
@@ -83,7 +83,7 @@ def read_records(
     >>> records.rows.round(2).tolist()
     [[-1.22, 0.0, 1.0], [0.0, 1.0, 0.0], [1.22, 1.0, 0.0]]
     """
-    for_tables = {"drop": tuple(drop), "categorical": tuple(categorical), "missing": tuple(missing)}
+    for_tables = {"ignore": tuple(ignore), "categorical": tuple(categorical), "missing": tuple(missing)}
     path = Path(data) if isinstance(data, str | Path) else None
     if path is not None and not path.exists():
         raise StorageError("the data file", reason="it is not there", cure=CHECK_PLACE)
@@ -137,7 +137,7 @@ def infer_table(
     *,
     label: str | None = None,
     group_by: str | None = None,
-    drop: Sequence[str] = (),
+    ignore: Sequence[str] = (),
     categorical: Sequence[str] = (),
     missing: Sequence[str] = (),
     is_text: bool = False,
@@ -146,11 +146,11 @@ def infer_table(
 
     `is_text` says whether the table comes from a text file, in which numbers are words.
     """
-    _check_columns(table.column_names, label, group_by, drop, categorical)
+    _check_columns(table.column_names, label, group_by, ignore, categorical)
     inferred = {
         name: infer_column(name, table.column(name), missing=missing, is_text=is_text, as_category=name in categorical)
         for name in table.column_names
-        if name not in drop
+        if name not in ignore
     }
     keys = read_keys(
         None if label is None else inferred.pop(label),
@@ -200,17 +200,17 @@ def _holds_numbers(values: Any, missing: Sequence[str]) -> bool:
 
 
 def _check_columns(
-    names: Sequence[str], label: str | None, group_by: str | None, drop: Sequence[str], categorical: Sequence[str]
+    names: Sequence[str], label: str | None, group_by: str | None, ignore: Sequence[str], categorical: Sequence[str]
 ) -> None:
-    for what, wanted in (("drop", drop), ("categorical", categorical)):
+    for what, wanted in (("ignore", ignore), ("categorical", categorical)):
         for name in wanted:
             require_column(what, name, names)
     for what, key in (("label", label), ("group_by", group_by)):
         if key is not None:
             require_column(what, key, names)
-            if key in drop:
-                problem = f"The column {key!r} is both {what} and in drop."
-                raise InputError(what, problem=problem, cure="Remove it from drop.")
+            if key in ignore:
+                problem = f"The column {key!r} is both {what} and in ignore."
+                raise InputError(what, problem=problem, cure="Remove it from ignore.")
     if label is not None and label == group_by:
         problem = f"The column {label!r} is both label and group_by."
         raise InputError("group_by", problem=problem, cure="Choose a different column for one of them.")

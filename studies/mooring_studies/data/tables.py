@@ -179,7 +179,7 @@ def load_census(data_dir: Path | None) -> TableRows:
         files.append(_check(replace(file, table=table), numbers=_CENSUS_NUMBERS, label="income", classes=_INCOMES))
     note = "the sampling weight and the education in words (a copy of its years) are left out"
     table = pa.concat_tables([file.table for file in files]).unify_dictionaries()
-    return _as_rows(files, note, table, label="income", drop=_CENSUS_UNUSED, is_text=True)
+    return _as_rows(files, note, table, label="income", ignore=_CENSUS_UNUSED, is_text=True)
 
 
 def load_credit(data_dir: Path | None) -> TableRows:

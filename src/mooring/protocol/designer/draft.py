@@ -23,11 +23,11 @@ from mooring.protocol.messages.study import draw_nonce
 from mooring.protocol.messages.study_file import FORMAT, TODO, render_study
 from mooring.protocol.registry import get_exchange
 from mooring.tables.cells import describe_type, holds_words, is_number
-from mooring.tables.files import OpenTable, open_table, require_column
+from mooring.tables.files import OpenTable, open_table
 from mooring.tables.inference import LikelyKind, infer_column, kind_of_type
 from mooring.tables.problems import RaggedLines
 from mooring.tables.reader import table_batches
-from mooring.tables.schema import MissingRule
+from mooring.tables.schema import MissingRule, require_column
 from mooring.typing import TableSource
 
 
@@ -89,7 +89,7 @@ def draft_study(
     *,
     name: str = "study",
     label: str | None = None,
-    drop: Sequence[str] = (),
+    ignore: Sequence[str] = (),
     known: DeclaredColumns | None = None,
     settings: DraftSettings | None = None,
 ) -> str:
@@ -99,7 +99,7 @@ def draft_study(
     ----------
     data : path or data frame
         Only the first line of a text file is read, the schema of a Parquet file, or the names and types of a data frame.
-    drop : sequence of str
+    ignore : sequence of str
         Columns that are not part of the study.
     known : DeclaredColumns, optional
         Ranges, categories and classes; what is left out stays open.
@@ -111,11 +111,11 @@ def draft_study(
     """
     known, settings = known or DeclaredColumns(), settings or DraftSettings()
     table = open_table(data)
-    for each in (*drop, *known.names, *known.missing_words, *([label] if label is not None else [])):
+    for each in (*ignore, *known.names, *known.missing_words, *([label] if label is not None else [])):
         require_column(f"column {each!r}", each, table.names)
-    require_header(table, drop)
+    require_header(table, ignore)
     person = str(settings.entries.get("person", ""))  # never uploaded, as ids are not
-    apart = {*drop, *([label] if label is not None else []), *([person] if person else [])}
+    apart = {*ignore, *([label] if label is not None else []), *([person] if person else [])}
     kinds = recognise_columns(table, known, apart)
     ids = [each for each in table.names if each in known.ids or kinds.get(each) == "id"]
     left_out = {*apart, *ids, *(each for each, kind in kinds.items() if kind == "text")}
@@ -254,7 +254,10 @@ def _kind_in_file(table: OpenTable, name: str) -> str:
     stored = table.schema.field(name).type
     kind = kind_of_type(stored)
     if kind in ("time", "other"):
-        got, cure = f"values of type {describe_type(stored)}", "Leave it out with --drop, or write it in another form."
+        got, cure = (
+            f"values of type {describe_type(stored)}",
+            "Leave it out with --ignore, or write it in another form.",
+        )
         raise InputError(f"column {name!r}", expected="made of numbers or words", got=got, cure=cure)
     return "category" if kind == "empty" else kind
 
@@ -271,9 +274,9 @@ def _describe_label(table: OpenTable, label: str | None, known: DeclaredColumns)
     return {"kind": "classes", "column": label, "classes": classes}
 
 
-def require_header(table: OpenTable, drop: Sequence[str] = ()) -> None:
+def require_header(table: OpenTable, ignore: Sequence[str] = ()) -> None:
     """Raise an `InputError` if the first line may be a record: its words would become part of the public draft."""
-    kept = [name for name in table.names if name not in drop]
+    kept = [name for name in table.names if name not in ignore]
     counted = [str(k) for k in range(len(table.names) + 1)]
     is_count = list(table.names) in (counted[:-1], counted[1:])
     if not is_count and any(not name or is_number(name) for name in kept):

@@ -29,7 +29,7 @@ from mooring.protocol.messages.study_file import (
     render_table,
 )
 from mooring.tables.cells import encode_distinct, is_whole, word_places
-from mooring.tables.files import open_table, require_column
+from mooring.tables.files import open_table
 from mooring.tables.inference import (
     FEWEST_ROWS,
     MAX_CATEGORIES,
@@ -39,7 +39,15 @@ from mooring.tables.inference import (
     widen_range,
 )
 from mooring.tables.reader import read_columns
-from mooring.tables.schema import Column, ColumnKind, MissingRule, Schema, count_days, require_known
+from mooring.tables.schema import (
+    Column,
+    ColumnKind,
+    MissingRule,
+    Schema,
+    count_days,
+    require_column,
+    require_known,
+)
 from mooring.typing import TableSource, Vector
 
 MOST_COLUMNS = 5000

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mooring.errors import InputError
 from mooring.protocol.designer.draft import DraftSettings, render_draft
 from mooring.protocol.designer.header import Header
 from mooring.tables.cells import is_number
-from mooring.tables.schema import Column
+from mooring.tables.schema import Column, require_column
 
 _MOST_MISSPELT = 1000  # names of a site among which misspelt ones are looked for
 _LONGEST_COMPARED = 40
@@ -69,8 +69,19 @@ def _list_forms(name: str, *, misspelt: bool) -> list[str]:
     )
 
 
-def draft_merged(merged: Sequence[MergedColumn], *, name: str, label: str | None) -> str:
-    """Draft a study from merged columns; `label` is the column to predict, if any."""
+def draft_merged(
+    merged: Sequence[MergedColumn], *, name: str, label: str | None, mechanism: Mapping[str, Any] | None = None
+) -> str:
+    """Draft a study from merged columns; `label` is the column to predict, if any.
+
+    `mechanism` holds entries of [mechanism] with the mechanism's name; by default it is rotation. A column that it says
+    names persons is not one of the study's columns.
+    """
+    settings = DraftSettings() if mechanism is None else DraftSettings(mechanism=mechanism)
+    person = str(settings.entries.get("person", ""))
+    if person:
+        require_column("--person", person, [column.name for column in merged])
+    merged = [column for column in merged if column.name != person]
     plain = {column.name: dict(column.plain) for column in merged if column.plain is not None}
     if label is not None and label not in plain:
         raise InputError("--label", expected="a column that a site describes", got=repr(label), cure="Check the names.")
@@ -85,7 +96,7 @@ def draft_merged(merged: Sequence[MergedColumn], *, name: str, label: str | None
         entries = {"kind": "number", "column": label, "range": outcome["range"]}
     ids = [column.name for column in merged if "id" in column.sites.values()]
     from_rows = [column.name for column in merged if column.plain is not None and [] not in column.plain.values()]
-    return render_draft(name, list(plain.values()), entries, ids, DraftSettings(from_rows=from_rows))
+    return render_draft(name, list(plain.values()), entries, ids, replace(settings, from_rows=from_rows))
 
 
 def _merge(name: str, headers: Sequence[Header], near: Mapping[str, str]) -> MergedColumn:

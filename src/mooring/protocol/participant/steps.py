@@ -1,4 +1,4 @@
-"""The steps of a participant as a person takes them: join, fit, check, share and predict."""
+"""What a participant's steps do: join, match, fit, check, share, predict."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mooring.protocol.workspace import Outcome, Workspace
-from mooring.serialization import count_noun, drop_empty_columns
-from mooring.typing import Progress
+from mooring.serialization import Rows, count_noun, drop_empty_columns
+from mooring.typing import Progress, TableSource
 
 if TYPE_CHECKING:
     from mooring.protocol.messages.card import Role
     from mooring.protocol.participant.role import Participant
 
+_MOST_SHOWN = 50
 _PROBLEMS = ("column", "got", "what to do", "expected", "cells", "first rows")
 
 
@@ -76,6 +77,83 @@ def join(
     return Outcome(member, record, lines)
 
 
+def match(
+    workspace: Workspace,
+    *,
+    data: Path,
+    rename: Collection[str] = (),
+    word: Collection[str] = (),
+    other: Collection[str] = (),
+    missing_word: Collection[str] = (),
+    ignore: Collection[str] = (),
+    decimal: str = "",
+    date_format: str = "",
+    separator: str = "",
+    show_values: bool = False,
+    command: str = "",
+    progress: Progress | None = None,
+) -> Outcome:
+    """Write how a site's own table is read, with suggestions where names and cells differ from the study's."""
+    from mooring.atomic_io import write_atomically
+    from mooring.protocol.participant.role import check_table_fit
+    from mooring.protocol.registry import exchange_of
+    from mooring.tables.mapping import MappedTable, TableMapping, declare_mapping, read_mapping
+    from mooring.tables.suggestion import render_mapping, suggest_mapping
+
+    study, path = workspace.study, workspace.mapping_file
+    known = read_mapping(path) if path.exists() else TableMapping()
+    marks = {"decimal": decimal, "date_format": date_format, "separator": separator}
+    known = declare_mapping(
+        known, rename=rename, words=word, other=other, missing_words=missing_word, ignore=ignore, marks=marks
+    )
+    person = exchange_of(study).person_column(study)
+    suggested = suggest_mapping(study.schema, data, known, further=[person])
+    table = MappedTable(data, suggested.mapping.fit_to(study.schema, person))
+    write_atomically(path, render_mapping(suggested).encode(), mode=0o600, what="the mapping")
+    result, _ = check_table_fit(study, table, progress=progress)
+    rules = suggested.mapping.describe()
+    unknown = {name: len(words) for name, words in suggested.unknown_words.items()}
+    verdict = (
+        "Every row now fits the study." if result.fits else "Some cells do not fit yet: 'mooring check --fit-only'."
+    )
+    tables: list[tuple[str, Rows]] = []
+    if rules:
+        tables.append(("How the table is read", [("Column of the study", "Read from", "Rules"), *rules]))
+    if show_values and unknown:
+        words = [(name, ", ".join(shown[:_MOST_SHOWN])) for name, shown in suggested.unknown_words.items()]
+        tables.append(("Words that the study does not declare", [("Column", "Words"), *words]))
+    return Outcome(
+        suggested.mapping,
+        {"mapping": workspace.show(path), "pairs": suggested.pairs, "unknown_words": unknown, "fits": result.fits},
+        (
+            f"Wrote {workspace.show(path)}. It holds words of your table: keep it here, and read it before you go on.",
+            verdict,
+        ),
+        notes=(
+            *(f"Nothing in your table looks like {name!r}: --rename '{name}=…' names it." for name in suggested.absent),
+            *(
+                f"Column {name!r} has {count_noun(n, 'word')} that the study does not declare; --show-values shows them."
+                for name, n in unknown.items()
+                if not show_values
+            ),
+        ),
+        tables=tuple(tables),
+        standing="whole" if result.fits else "in part",
+    )
+
+
+def read_by_mapping(workspace: Workspace, data: Path) -> TableSource:
+    """Return a table with the mapping of the folder, if it has one."""
+    from mooring.protocol.registry import exchange_of
+    from mooring.tables.mapping import MappedTable, read_mapping
+
+    path = workspace.mapping_file
+    if not path.exists():
+        return data
+    study = workspace.study
+    return MappedTable(data, read_mapping(path).fit_to(study.schema, exchange_of(study).person_column(study)))
+
+
 def fit(
     workspace: Workspace,
     *,
@@ -88,7 +166,8 @@ def fit(
     from mooring.protocol.participant.role import check_table_fit
 
     study = workspace.study
-    result, warnings = check_table_fit(study, data, ignore=tuple(ignore), progress=progress)
+    table = read_by_mapping(workspace, data)
+    result, warnings = check_table_fit(study, table, ignore=tuple(ignore), progress=progress)
     workspace.fitted = study.schema if result.fits else None
     fits = f"{count_noun(result.n_rows, 'row fits', 'rows fit')} the study {study.name!r}."
     line = f"{fits} Nothing was kept, and nothing left."
@@ -136,7 +215,9 @@ def check(
     person = open_participant(workspace)
     if anchor is not None:
         exchange_of(person.study).require_anchor(person.vault, person.study, anchor)
-    result = person.check(data, ignore=ignore, seed=seed, command=command, progress=progress)
+    result = person.check(
+        read_by_mapping(workspace, data), ignore=ignore, seed=seed, command=command, progress=progress
+    )
     page = output or person.vault.study_folder(person.study.folder_name) / "check.html"
     workspace.pages.write_check(person.study, result, page)
     fits = f"{count_noun(result.n_rows, 'row fits', 'rows fit')} the study {person.study.name!r}"
@@ -177,7 +258,7 @@ def share(
     consent: dict[str, Any] = {"labels": labels, "override": override or "", "ignore": ignore, "command": command}
     usual = workspace.root / f"{person.study.name}.anchor"
     anchor = anchor or (usual if usual.is_file() else None)
-    shared = person.share(data, output=path, anchor=anchor, **consent, progress=progress)
+    shared = person.share(read_by_mapping(workspace, data), output=path, anchor=anchor, **consent, progress=progress)
     what, to_whom = exchange_of(person.study).describe_share(person.study, shared)
     again = " again, the same bytes as before" if shared.reissued else ""
     record = {**shared.as_dict(), "bundle": workspace.show(path), "fingerprint": person.study.fingerprint}
@@ -243,9 +324,15 @@ def predict(
     path = output or workspace.root / "predictions.csv"
     require_writable(path, what="the predictions", inputs=(data, workspace.study_file, beside, calibrate))
     require_absent(path, force=force)
-    person, scoring = open_participant(workspace), Scoring(threshold, importance, calibrate)
+    person = open_participant(workspace)
+    own_rows, held_out = (None if table is None else read_by_mapping(workspace, table) for table in (beside, calibrate))
     predictions = person.predict(
-        data, result=result, own_rows=beside, scoring=scoring, ignore=ignore, progress=progress
+        read_by_mapping(workspace, data),
+        result=result,
+        own_rows=own_rows,
+        scoring=Scoring(threshold, importance, held_out),
+        ignore=ignore,
+        progress=progress,
     )
     predictions.write(path)
     person.keep_predictions(predictions, command=command)

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mooring.errors import InputError
-from mooring.tables.files import is_gzip, is_parquet, listed, open_table, require_column, require_file
+from mooring.tables.files import is_gzip, is_parquet, open_table, require_file
 from mooring.tables.images.pixels import (
     IMAGE_SUFFIXES,
     MAX_NUMBERS,
@@ -35,6 +35,7 @@ from mooring.tables.images.pixels import (
 from mooring.tables.inference import RowKeys, describe_dropped, infer_column, plain_values, read_keys
 from mooring.tables.reader import read_columns
 from mooring.tables.records import Records
+from mooring.tables.schema import listed, require_column
 from mooring.typing import Matrix
 
 _NAME = re.compile(r"images[-.]idx[34]-ubyte(\.gz)?$")

@@ -1,0 +1,254 @@
+"""Suggestions for a site's mapping: which column of its table is which of the study, and how its cells are written.
+
+A suggestion comes from names and from cells, which are read into memory. It is written into the site's own file, for a
+person to read; nothing of it travels.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from typing import Any
+
+import numpy as np
+
+from mooring.tables.cells import distinct_words, is_number
+from mooring.tables.files import open_table
+from mooring.tables.mapping import ColumnMapping, TableMapping, is_decimal_comma, read_date
+from mooring.tables.reader import read_columns
+from mooring.tables.schema import MISSING_WORDS, Column, Schema
+from mooring.typing import TableSource
+
+DATE_FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d")
+"""Forms of dates that are recognised; others are declared."""
+_TRUTHS = ({"yes", "y", "true", "t", "1", "ja", "j", "oui", "si", "sí"}, {"no", "n", "false", "f", "0", "nein", "non"})
+_MOST_WORDS = 200
+_ALIKE, _ALIKE_ENOUGH = 0.75, 0.5
+
+
+@dataclass(frozen=True)
+class SuggestedMapping:
+    """A mapping with what a person should look at."""
+
+    mapping: TableMapping
+    pairs: dict[str, str]
+    """The columns of the table that are suggested for columns of the study that it does not name, by the latter."""
+    absent: tuple[str, ...]
+    """Columns of the study for which the table has no column that could be suggested."""
+    unknown_words: dict[str, tuple[str, ...]]
+    """Words of the table that are none of the study's, by the study's column. They are shown to the steward alone."""
+
+
+def suggest_mapping(
+    schema: Schema, data: TableSource, known: TableMapping, *, further: Sequence[str] = ()
+) -> SuggestedMapping:
+    """Complete a mapping for a table; what `known` already says is kept.
+
+    Parameters
+    ----------
+    schema : Schema
+        The study's columns and label.
+    data : path or data frame
+        The site's table.
+    known : TableMapping
+        What a person has declared.
+    further : sequence of str
+        Columns that are read beside those of the schema, such as the one that names persons.
+    """
+    table = read_columns(open_table(data, separator=known.separator))
+    counts = {name: _count_words(table.column(name)) for name in table.column_names if name not in known.ignore}
+    wanted = {column.name: column for column in _list_columns(schema)}
+    names = [*wanted, *schema.ids, *filter(None, further)]
+    taken = {*known.sources.values(), *(name for name in names if name not in known.sources)}
+    free = [name for name in counts if name not in taken]
+    absent = [name for name in names if name not in known.sources and name not in counts]
+    pairs = _pair(absent, free, wanted, counts)
+    columns = dict(known.columns)
+    for name, source in pairs.items():
+        columns[name] = replace(columns.get(name, ColumnMapping()), source=source)
+    unknown_words = {}
+    for name, column in wanted.items():
+        source = {**known.sources, **pairs}.get(name, name)
+        if source in counts:
+            rule = _complete(column, columns.get(name, ColumnMapping()), known, counts[source])
+            if rule != ColumnMapping():
+                columns[name] = rule
+            if left := _list_unknown(column, schema, rule, known, counts[source]):
+                unknown_words[name] = left
+    ignore = (*known.ignore, *(name for name in free if name not in pairs.values()))
+    left = tuple(name for name in absent if name not in pairs and name not in schema.ids)
+    return SuggestedMapping(replace(known, ignore=ignore, columns=columns), pairs, left, unknown_words)
+
+
+def _list_columns(schema: Schema) -> list[Column]:
+    """Return the columns of a schema with its label as the last one."""
+    label = schema.label
+    if label.kind == "classes":
+        return [*schema.columns, Column(label.column, "category", categories=label.classes)]
+    return [
+        *schema.columns,
+        *([Column(label.column, "number", label.low, label.high)] if label.kind == "number" else []),
+    ]
+
+
+def _count_words(cells: Any) -> dict[str, int]:
+    """Return the distinct words of a column that are not missing, with the number of rows of each."""
+    distinct = distinct_words(cells)
+    rows = np.bincount(distinct.places, minlength=len(distinct.text) + 1)
+    texts = (None if text is None else text.strip() for text in distinct.text.to_pylist())
+    counts: dict[str, int] = {}
+    for text, count in zip(texts, rows.tolist(), strict=False):
+        if text is not None and text not in MISSING_WORDS:
+            counts[text] = counts.get(text, 0) + count
+    return counts
+
+
+def _pair(
+    absent: Sequence[str], free: Sequence[str], wanted: Mapping[str, Column], counts: Mapping[str, Mapping[str, int]]
+) -> dict[str, str]:
+    """Return a column of the table for each column that it does not name, if the name or the content says so."""
+    scores = []
+    for name in absent:
+        for source in free:
+            likeness = SequenceMatcher(None, _letters(name), _letters(source)).ratio()
+            column = wanted.get(name)
+            fit = 1.0 if column is None else _measure_fit(column, counts[source])
+            same_words = column is not None and _has_several_categories(column, counts[source])
+            if fit >= _ALIKE_ENOUGH and (likeness >= _ALIKE or same_words):
+                scores.append((likeness + fit, name, source))
+    pairs: dict[str, str] = {}
+    for score, name, source in sorted(scores, reverse=True):
+        rivals = [other for other in scores if other[0] == score and other[1:] != (name, source)]
+        ambiguous = any(rival[1] == name or rival[2] == source for rival in rivals)
+        if name not in pairs and source not in pairs.values() and not ambiguous:
+            pairs[name] = source
+    return pairs
+
+
+def _has_several_categories(column: Column, counts: Mapping[str, int]) -> bool:
+    """Whether words of a column of the table stand for two or more of a column's categories."""
+    return len({match_word(word, column.categories) for word in list(counts)[:_MOST_WORDS]} - {""}) > 1
+
+
+def _letters(name: str) -> str:
+    return "".join(re.findall(r"[^\W_]+", name.casefold()))
+
+
+def _measure_fit(column: Column, counts: Mapping[str, int]) -> float:
+    """Return the share of rows whose word can be read as a value of the column."""
+    n_rows = sum(counts.values())
+    if column.kind == "category":
+        fitting = (count for word, count in counts.items() if match_word(word, column.categories))
+    elif column.is_date:
+        fitting = (
+            count for word, count in counts.items() if re.match(r"^[0-9]{1,4}[-/.]?[0-9]{1,2}[-/.]?[0-9]{2}", word)
+        )
+    else:
+        inside = ((_read_number(word), count) for word, count in counts.items())
+        fitting = (count for number, count in inside if number is not None and column.low <= number <= column.high)
+    return sum(fitting) / n_rows if n_rows else 0.0
+
+
+def _read_number(word: str) -> float | None:
+    """Return a number with a decimal point or comma; None if it is neither."""
+    if not is_number(word):
+        word = word.replace(",", ".") if is_decimal_comma(word) else ""
+    return float(word) if is_number(word) else None
+
+
+def match_word(word: str, categories: Sequence[str]) -> str:
+    """Return the category that a word of the table stands for; empty if that is not clear.
+
+    Examples
+    --------
+    >>> match_word("F", ("female", "male")), match_word("Ja", ("no", "yes")), match_word("f", ("father", "friend"))
+    ('female', 'yes', '')
+    """
+    folded = {category.casefold(): category for category in categories}
+    letters = word.casefold()
+    if len(folded) < len(categories) or not letters:
+        return word if word in categories else ""
+    if letters in folded:
+        return folded[letters]
+    for truths in _TRUTHS:
+        same = [category for fold, category in folded.items() if fold in truths]
+        if letters in truths and len(same) == 1 and len(categories) == 2:
+            return same[0]
+    near = [category for fold, category in folded.items() if letters.isalpha() and fold.startswith(letters)]
+    return near[0] if len(near) == 1 else ""
+
+
+def _complete(column: Column, rule: ColumnMapping, known: TableMapping, counts: Mapping[str, int]) -> ColumnMapping:
+    """Return a column's rule with the decimal mark, form of dates or words that its cells suggest."""
+    missing = {*known.missing_words, *rule.missing_words, *column.missing_words}
+    words = [word for word in counts if word not in missing]
+    if column.kind == "category":
+        if len(words) > _MOST_WORDS:
+            return rule
+        matches = {word: match_word(word, column.categories) for word in words if word not in column.categories}
+        return replace(rule, words={word: match for word, match in matches.items() if match} | rule.words)
+    if column.is_date:
+        if rule.date_format or known.date_format or not words:
+            return rule
+        fitting = [form for form in DATE_FORMATS if all(read_date(word, form) is not None for word in words)]
+        return replace(rule, date_format=fitting[0]) if len(fitting) == 1 else rule
+    if (
+        not rule.decimal
+        and known.decimal == "."
+        and any(is_decimal_comma(word) for word in words if not is_number(word))
+    ):
+        return replace(rule, decimal=",")
+    return rule
+
+
+def _list_unknown(
+    column: Column, schema: Schema, rule: ColumnMapping, known: TableMapping, counts: Mapping[str, int]
+) -> tuple[str, ...]:
+    """Return the words of a category that neither the study nor the mapping knows."""
+    if column.kind != "category" or rule.other:
+        return ()
+    usual = {
+        *column.categories,
+        *rule.words,
+        *rule.missing_words,
+        *known.missing_words,
+        *schema.missing_words_of(column),
+    }
+    return tuple(sorted(word for word in counts if word not in usual))
+
+
+def render_mapping(suggested: SuggestedMapping) -> str:
+    """Return the text of a mapping's file, with comments for the person who completes it."""
+    mapping = suggested.mapping
+    lines = [
+        "# How mooring reads this site's table. It holds words of the table, so it stays here and is sent to nobody.",
+        "# separator, decimal, date_format, missing_words and ignore count for the whole table; a column's own rules follow",
+        "# under [columns.NAME], where NAME is the study's name: source, decimal, date_format, missing_words, other, and",
+        "# [columns.NAME.words] with the study's word for each word of the table.",
+    ]
+    lines += [f"{key} = {_quote(value)}" for key, value in _list_entries(mapping, TableMapping()) if key != "columns"]
+    for name, rule in mapping.columns.items():
+        entries = [f"{key} = {_quote(value)}" for key, value in _list_entries(rule, ColumnMapping()) if key != "words"]
+        if name in suggested.pairs:
+            entries = [
+                f"{entry}  # suggested: does it mean the same?" if "source" in entry else entry for entry in entries
+            ]
+        lines += ["", f"[columns.{_quote(name)}]", *entries]
+        if rule.words:
+            lines += [f"[columns.{_quote(name)}.words]", *(f"{_quote(a)} = {_quote(b)}" for a, b in rule.words.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _list_entries(rule: Any, usual: Any) -> Iterable[tuple[str, Any]]:
+    """Return the fields of a rule that differ from what is usual."""
+    return ((key, value) for key, value in vars(rule).items() if value != getattr(usual, key))
+
+
+def _quote(value: Any) -> str:
+    """Return a value as TOML; JSON text is a basic string of TOML."""
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_quote, value)) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,185 @@
+"""A site's own table is read by its mapping as the study's table would be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring.errors import InputError
+from mooring.tables import (
+    Column,
+    ColumnMapping,
+    Label,
+    MappedTable,
+    Schema,
+    TableMapping,
+    encoded_batches,
+    read_mapping,
+)
+from mooring.tables.encoder import check_fit, read_encoded
+from mooring.tables.mapping import declare_mapping
+from mooring.tables.problems import ProblemKind
+from mooring.tables.suggestion import render_mapping, suggest_mapping
+
+SCHEMA = Schema(
+    (
+        Column("age", "number", 0, 100),
+        Column("gender", "category", categories=("female", "male", "other"), missing="fill"),
+        Column("seen", "date", 0, 10_000, day="2000-01-01", missing="fill"),
+    ),
+    Label("ill", "classes", ("no", "yes")),
+)
+PLAIN = "age,gender,seen,ill\n50.5,female,2020-01-31,no\n70.25,male,,yes\n75,,2021-02-05,no\n1,other,2021-12-31,yes\n"
+OWN = "alter|sex|seen|ill|note\n50,5|F|31.01.2020|no|x\n70,25|M|-9|yes|x\n75|?|05.02.2021|no|\n1|X|31.12.2021|yes|\n"
+MAPPING = TableMapping(
+    separator="|",
+    decimal=",",
+    missing_words=("-9",),
+    ignore=("note",),
+    columns={
+        "age": ColumnMapping(source="alter"),
+        "gender": ColumnMapping(source="sex", words={"F": "female", "M": "male"}, other="other"),
+        "seen": ColumnMapping(date_format="%d.%m.%Y"),
+    },
+)
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    path = tmp_path / "plain.csv"
+    path.write_text(PLAIN, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    path = tmp_path / "own.csv"
+    path.write_text(OWN, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("form", ["text", "parquet", "frame"])
+def test_a_mapped_table_is_encoded_as_the_table_that_the_study_declares(
+    plain: Path, own: Path, tmp_path: Path, form: str
+) -> None:
+    frame = pd.read_csv(own, sep="|")
+    frame.to_parquet(tmp_path / "own.parquet")
+    source = {"text": own, "parquet": tmp_path / "own.parquet", "frame": frame}[form]
+    expected = read_encoded(SCHEMA, plain)
+    mapped = read_encoded(SCHEMA, MappedTable(source, MAPPING.fit_to(SCHEMA)))
+    np.testing.assert_array_equal(mapped.rows, expected.rows)
+    np.testing.assert_array_equal(mapped.labels, expected.labels)
+    np.testing.assert_array_equal(mapped.values, expected.values)  # fingerprints know the record again
+
+
+def test_cells_that_no_rule_fits_are_refused_by_row_and_column(own: Path) -> None:
+    own.write_text(OWN.replace("31.01.2020", "31.02.2020").replace("1|X", "1,5,5|X"), encoding="utf-8")
+    problems = check_fit(SCHEMA, MappedTable(own, MAPPING.fit_to(SCHEMA))).problems
+    assert {(problem.kind, problem.column, problem.first_rows) for problem in problems} == {
+        (ProblemKind.DATE_FORM, "seen", (1,)),  # no day of the calendar, and never the third of March
+        (ProblemKind.NOT_A_NUMBER, "age", (4,)),
+    }
+
+
+def test_declared_words_stay_as_they_are_beside_other(own: Path) -> None:
+    own.write_text("age,gender,seen,ill\n5,male,,no\n5,M,,no\n5,unheard of,,no\n5,,,no\n", encoding="utf-8")
+    mapping = TableMapping(columns={"gender": ColumnMapping(words={"M": "male"}, other="other")}).fit_to(SCHEMA)
+    (encoded,) = encoded_batches(SCHEMA, MappedTable(own, mapping))
+    assert encoded.rows[:, 1:4].tolist() == [[0, 1, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]]
+
+
+def test_text_that_is_not_utf8_is_reported_as_it_is_without_a_mapping(own: Path) -> None:
+    own.write_bytes(OWN.replace("|M|", "|\xe9|").encode("latin-1"))
+    problems = check_fit(SCHEMA, MappedTable(own, MAPPING.fit_to(SCHEMA))).problems
+    assert ProblemKind.ENCODING in {problem.kind for problem in problems if problem.column == "gender"}
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("decimal = ';'", "decimal of the mapping"),
+        ("separator = 'x'", "separator of the mapping"),
+        ("date_format = '%d.%m.%y'", "date_format of the mapping"),
+        ("date_format = '%q'", "date_format of the mapping"),
+        ("[columns.age]\nsource = 'a'\n[columns.seen]\nsource = 'a'", "mapping"),
+        ("[columns.age]\nfrom = 'a'", "columns.age.from"),
+        ("ignore = 3", "ignore"),
+        ("[columns]\nage = 3", "columns.age"),
+        ("x = [", "the mapping"),
+    ],
+)
+def test_a_mapping_that_cannot_be_meant_is_refused(tmp_path: Path, text: str, what: str) -> None:
+    path = tmp_path / "mapping.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as refused:
+        read_mapping(path)
+    assert refused.value.what == what
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"agee": ColumnMapping(source="alter")},
+        {"gender": ColumnMapping(words={"F": "woman"})},
+        {"gender": ColumnMapping(other="unknown")},
+        {"age": ColumnMapping(words={"old": "90"})},
+    ],
+)
+def test_columns_and_words_that_the_study_does_not_declare_are_refused(rules: dict[str, ColumnMapping]) -> None:
+    with pytest.raises(InputError):
+        TableMapping(columns=rules).fit_to(SCHEMA)
+
+
+def test_a_table_without_a_renamed_column_or_with_both_is_refused(own: Path) -> None:
+    for header in ("sex|seen|ill|note\n", "alter|age|sex|seen|ill|note\n"):
+        own.write_text(header, encoding="utf-8")
+        with pytest.raises(InputError):
+            check_fit(SCHEMA, MappedTable(own, MAPPING.fit_to(SCHEMA)))
+
+
+def test_names_words_decimal_commas_and_dates_are_suggested(own: Path, plain: Path, tmp_path: Path) -> None:
+    own.write_text(OWN.replace("|X|", "|D|").replace("alter", "Age").replace("|no|", "|Nein|"), encoding="utf-8")
+    suggested = suggest_mapping(SCHEMA, own, TableMapping(separator="|", missing_words=("-9",)))
+    assert suggested.pairs == {"age": "Age", "gender": "sex"}
+    assert suggested.unknown_words == {"gender": ("D",)}
+    assert suggested.absent == ()
+    rules = suggested.mapping.columns
+    assert rules["gender"].words == {"F": "female", "M": "male"}
+    assert rules["ill"].words == {"Nein": "no"}
+    assert rules["seen"].date_format == "%d.%m.%Y"
+    assert rules["age"].decimal == ","
+    assert suggested.mapping.ignore == ("note",)
+    path = tmp_path / "mapping.toml"
+    path.write_text(render_mapping(suggested), encoding="utf-8")
+    assert read_mapping(path) == suggested.mapping
+    complete = declare_mapping(read_mapping(path), other=["gender=other"])
+    mapped = read_encoded(SCHEMA, MappedTable(own, complete.fit_to(SCHEMA)))
+    np.testing.assert_array_equal(mapped.rows, read_encoded(SCHEMA, plain).rows)
+
+
+def test_a_form_of_dates_that_is_not_clear_is_not_suggested(own: Path) -> None:
+    own.write_text("age,gender,seen,ill\n5,male,03/04/2020,no\n5,male,05/06/2021,no\n", encoding="utf-8")
+    assert "seen" not in suggest_mapping(SCHEMA, own, TableMapping()).mapping.columns
+
+
+def test_a_column_is_suggested_once_and_only_where_it_is_clear(own: Path) -> None:
+    own.write_text("age,sex1,sex2,seen,ill\n5,F,M,,no\n5,M,F,,no\n", encoding="utf-8")
+    suggested = suggest_mapping(SCHEMA, own, TableMapping())
+    assert suggested.pairs == {}
+    assert suggested.absent == ("gender",)
+
+
+@given(words=st.dictionaries(st.text(min_size=1, max_size=5), st.sampled_from(["female", "male"]), max_size=4))
+def test_every_mapping_that_is_written_is_read_back(
+    words: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    mapping = TableMapping(columns={"gender": ColumnMapping(words=words, missing_words=tuple(words))})
+    suggested = suggest_mapping(SCHEMA, pd.DataFrame({"gender": ["female"]}), mapping)
+    path = tmp_path_factory.mktemp("mapping") / "mapping.toml"
+    path.write_bytes(render_mapping(suggested).encode())
+    assert read_mapping(path) == suggested.mapping
