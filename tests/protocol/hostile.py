@@ -140,7 +140,8 @@ class World:
         held = linear if arrays is None else dict(arrays)
         data = b"".join(np.ascontiguousarray(array).tobytes() for array in held.values())
         sizes = {"inputs": H, "outputs": 2, "width": 0, "trees": 0, "nodes": 0, "leaves": 0}
-        own = {"study": self.study.digest, "source": "0" * 64, "function": "linear", "link": "softmax", **sizes}
+        own = {"study": self.study.digest, "source": "0" * 64, "outcome": "", "function": "linear", **sizes}
+        own["link"] = "softmax"
         header = signed(self.analyst.signing_key if signer is None else signer, "model", {**own, **fields}, data)
         return packed({**header, **entries(held)}, data)
 
