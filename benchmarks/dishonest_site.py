@@ -137,7 +137,7 @@ def screen(sites: Sequence[Rows], *, weight_limit: float, seed: int) -> tuple[li
     everything = LabelledRows(np.repeat(np.arange(len(sites)), counts), rows, labels)
     screened = everything.draw(screening_rows(counts, seed, salt=salt))
     influential = everything.draw(influence_rows(counts, seed, salt=salt))
-    left_out = find_left_out(screened, influential, kind="classes", seed=seed)[0].tolist()
+    left_out = find_left_out(screened, influential, kind="classes", seed=seed).places.tolist()
     return [site for place, site in enumerate(limited) if place not in left_out], left_out
 
 

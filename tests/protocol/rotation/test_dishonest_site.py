@@ -11,7 +11,7 @@ from mooring import InputError
 from mooring.learners.fitting import draw_rows, limit_counts, screening_rows
 from mooring.protocol.rotation.alignment import align_bundles
 from mooring.protocol.rotation.outliers import find_harmful
-from mooring.protocol.rotation.training import train
+from mooring.protocol.rotation.training import LeftOut, train
 from tests.protocol.rotation.support import bundles_of, send, sites_of
 from tests.raising import raising
 from tests.sites import numeric_study
@@ -32,7 +32,10 @@ def test_the_page_is_made_of_the_figures_on_record() -> None:
 
 
 def test_without_the_limit_and_the_screening_the_same_rows_outvote_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.dishonest_site.find_left_out", lambda *_, **__: (np.zeros(0, dtype=np.int64), {}))
+    monkeypatch.setattr(
+        "benchmarks.dishonest_site.find_left_out",
+        lambda screened, *_, **__: LeftOut(np.zeros(0, dtype=np.int64), {}, screened),
+    )
     alone = run_attack("labels flipped", 200, 20_000, seeds=(0, 1), weight_limit=1e6)
     limited = run_attack("labels flipped", 200, 20_000, seeds=(0, 1))
     assert alone.loss > 60

@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mooring.audit.release import measure_trained_release
 from mooring.engines.dask.block_tasks import (
     Features,
     Moments,
@@ -62,8 +61,7 @@ from mooring.learners.fitting import (
     screening_rows,
 )
 from mooring.learners.models import Predicted
-from mooring.protocol.analyst.trained_model import TRAINED_FILE, keep_training, require_label
-from mooring.protocol.messages.model import write_model
+from mooring.protocol.analyst.trained_model import require_label
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.alignment_state import AlignmentState, read_space
 from mooring.protocol.rotation.collaboration_matrix import PARTS_FOLDER, check_parts, read_facts
@@ -71,11 +69,9 @@ from mooring.protocol.rotation.scheme import rotation_of
 from mooring.protocol.rotation.training import (
     LabelledRows,
     Steps,
-    convert_model,
+    Trained,
     find_left_out,
-    list_limited,
-    score_left_out,
-    score_participants,
+    keep_trained,
 )
 from mooring.protocol.rotation.training_record import Training
 from mooring.typing import Indices, Progress, Vector
@@ -212,38 +208,16 @@ def train_on_dask(
     weight_limit, salt, counts = rotation_of(study).weight_limit, space.space_digest, job.counts
     screened = job.rows_at(screening_rows(counts, seed, salt=salt, weight_limit=weight_limit))
     influential = job.rows_at(influence_rows(counts, seed, salt=salt, weight_limit=weight_limit))
-    left_out, harmful = find_left_out(screened, influential, kind=kind, seed=seed)
+    left_out = find_left_out(screened, influential, kind=kind, seed=seed)
     if learner == AUTO:
-        some = job.rows_at(choice_rows(counts, seed, left_out=left_out, weight_limit=weight_limit))
+        some = job.rows_at(choice_rows(counts, seed, left_out=left_out.places, weight_limit=weight_limit))
         learner = choose_learner(some.rows, some.labels, kind=kind, seed=seed, owners=some.owners)
-    job = job.limit(weight_limit).without(left_out)
+    job = job.limit(weight_limit).without(left_out.places)
     models = _models(job, learner, sum(job.run(moments_of), Moments.none(study)), passes)
     scored = job.rows_at(draw_rows(job.counts, _ROWS_SCORED, seed, weight_limit=weight_limit))
-    n_classes = len(study.label.classes)
-    predicted = _predict_left_out(models, scored, folds[scored.owners], n_classes)
-    rng = np.random.default_rng(seed)
-    overall, each = score_participants(space.names, scored, predicted, kind=kind, rng=rng)
-    training = Training(
-        learner=learner,
-        kind=kind,
-        score=overall,
-        participants=each,
-        alone=(),
-        rows=sum(job.counts),
-        rows_used=job.rows_used,
-        model_digest=write_model(folder / TRAINED_FILE, convert_model(study, models[-1], scored, seed)),
-        left_out=score_left_out(space.names, screened, left_out, models[-1], kind=kind, n_classes=n_classes, rng=rng),
-        harmful=tuple((space.names[place], loss) for place, loss in harmful.items()),
-        limited=list_limited(space.names, counts, weight_limit),
-        release=measure_trained_release(learner, scored.rows, scored.labels, kind=kind, seed=seed)
-        if study.model_limit
-        else None,
-        study=study.digest,
-        made_from=space.space_digest,
-        command=command,
-    )
-    keep_training(folder, training)
-    return training
+    predicted = _predict_left_out(models, scored, folds[scored.owners], len(study.label.classes))
+    trained = Trained(learner, models[-1], scored, predicted, job.rows_used)
+    return keep_trained(study, folder, space, trained, left_out, seed=seed, command=command)
 
 
 def _predict_left_out(models: Sequence[FittedModel], scored: LabelledRows, folds: Indices, n_classes: int) -> Predicted:

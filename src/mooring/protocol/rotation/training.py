@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -84,47 +84,23 @@ def train(
     sizes = [positions.size for positions in drawn]
     screened = everything.draw(screening_rows(sizes, seed, salt=space.space_digest))
     influential = everything.draw(influence_rows(sizes, seed, salt=space.space_digest))
-    left_out, harmful = find_left_out(screened, influential, kind=kind, seed=seed)
-    data = everything.select(~np.isin(everything.owners, left_out))
+    left_out = find_left_out(screened, influential, kind=kind, seed=seed)
+    data = everything.select(~np.isin(everything.owners, left_out.places))
     chosen = decide_learner(learner, data.rows, data.labels, kind=kind, seed=seed, owners=data.owners)
     folds = group_folds(len(names), seed)[data.owners]
     alone_at = [place for place in range(len(names)) if _can_learn_alone(data.of(place).labels, kind)][:MOST_ALONE]
     steps = Steps(np.unique(folds).size + len(alone_at) + 1 + (N_MODELS if study.model_limit else 0), progress)
-    n_classes = len(study.label.classes)
-    validate = partial(cross_validate, chosen, kind=kind, seed=seed, n_classes=n_classes)
+    validate = partial(cross_validate, chosen, kind=kind, seed=seed, n_classes=len(study.label.classes))
     predicted = validate(data.rows, data.labels, folds, on_part=steps.advance)
-    rng = np.random.default_rng(seed)
-    overall, each = score_participants(names, data, predicted, kind=kind, rng=rng)
-    alone, predicted_alone = {}, []
+    alone = {}
     for place in alone_at:
         upload = data.of(place)
-        predicted_alone.append(validate(upload.rows, upload.labels, row_folds(upload.labels, seed)))
-        alone[names[place]] = _score(upload.labels, predicted_alone[-1], kind=kind, rng=rng)
+        alone[place] = validate(upload.rows, upload.labels, row_folds(upload.labels, seed))
         steps.advance()
     fitted = chosen.fit(data.rows, data.labels, kind=kind, seed=seed)
     steps.advance()
-    training = Training(
-        learner=chosen.name,
-        kind=kind,
-        score=overall,
-        participants=each,
-        alone=tuple(alone.items()),
-        rows=sum(space.rows[names[place]] for place in np.unique(data.owners)),
-        rows_used=len(data.rows),
-        model_digest=write_model(folder / TRAINED_FILE, convert_model(study, fitted, data, seed)),
-        gain=_measure_gain(data, predicted, alone_at, predicted_alone, kind=kind),
-        left_out=score_left_out(names, screened, left_out, fitted, kind=kind, n_classes=n_classes, rng=rng),
-        harmful=tuple((names[place], loss) for place, loss in harmful.items()),
-        limited=list_limited(names, counts, weight_limit),
-        release=measure_trained_release(chosen, data.rows, data.labels, kind=kind, seed=seed, on_model=steps.advance)
-        if study.model_limit
-        else None,
-        study=study.digest,
-        made_from=space.space_digest,
-        command=command,
-    )
-    keep_training(folder, training)
-    return training
+    trained = Trained(chosen, fitted, data, predicted, len(data.rows), alone)
+    return keep_trained(study, folder, space, trained, left_out, seed=seed, command=command, on_model=steps.advance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,43 +125,100 @@ class LabelledRows:
         return self.select(np.concatenate(places))
 
 
-def find_left_out(
-    screened: LabelledRows, influential: LabelledRows, *, kind: Kind, seed: int
-) -> tuple[Indices, dict[int, float]]:
-    """Return the participants to leave out of the training, and those of them that are harmful with the others' loss.
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """The participants that are left out of a training."""
+
+    places: Indices
+    """Their indices, in ascending order."""
+    losses: dict[int, float]
+    """Those of them whose rows are harmful, with the others' mean loss of score."""
+    screened: LabelledRows
+    """Equally many rows of each participant, on which those left out are scored."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A trained learner, and the predictions by which it is scored."""
+
+    learner: LearnerLike
+    fitted: Fitted
+    """The model of all rows."""
+    data: LabelledRows
+    """The rows that are scored."""
+    predicted: Predicted
+    """Predictions for these rows, each by a model that was trained without the rows of its participant."""
+    rows_used: int
+    """Number of rows that the model was trained on."""
+    alone: Mapping[int, Predicted] = field(default_factory=dict)
+    """Cross-validated predictions for all of a participant's rows by models of these rows alone, by its index."""
+
+
+def find_left_out(screened: LabelledRows, influential: LabelledRows, *, kind: Kind, seed: int) -> LeftOut:
+    """Return the participants to leave out of the training.
 
     Labels are compared on `screened`, equally many rows of each participant. Effects on the others are measured on
     `influential`, in which each participant has its share of the training rows.
     """
     disagreeing = find_disagreeing(screened.rows, screened.labels, screened.owners, kind=kind, seed=seed)
     rest = influential.select(~np.isin(influential.owners, disagreeing))
-    harmful = find_harmful(rest.rows, rest.labels, rest.owners, kind=kind, seed=seed)
-    return np.sort(np.concatenate([disagreeing, np.array(list(harmful), dtype=np.int64)])), harmful
+    losses = find_harmful(rest.rows, rest.labels, rest.owners, kind=kind, seed=seed)
+    places = np.sort(np.concatenate([disagreeing, np.array(list(losses), dtype=np.int64)]))
+    return LeftOut(places, losses, screened)
 
 
-def list_limited(names: Sequence[str], counts: Sequence[int], weight_limit: float) -> tuple[tuple[str, int], ...]:
-    """Return the participants with more rows than the limit allows, and how many of them it allows."""
-    limited = limit_counts(counts, weight_limit)
-    return tuple((name, most) for name, count, most in zip(names, counts, limited, strict=True) if most < count)
-
-
-def score_left_out(
-    names: Sequence[str],
-    screened: LabelledRows,
-    left_out: Indices,
-    fitted: Fitted,
+def keep_trained(
+    study: Study,
+    folder: Path,
+    space: AlignmentState,
+    trained: Trained,
+    left_out: LeftOut,
     *,
-    kind: Kind,
-    n_classes: int,
-    rng: np.random.Generator,
-) -> tuple[tuple[str, Score], ...]:
-    """Return the score of the others' model on the screened rows of each participant that is left out."""
-    classes = np.arange(n_classes) if kind == "classes" else None
-    uploads = [(names[place], screened.of(place)) for place in left_out]
-    return tuple(
-        (name, _score(upload.labels, predict_classes(fitted, upload.rows, classes), kind=kind, rng=rng))
+    seed: int,
+    command: str,
+    on_model: Callable[[], None] | None = None,
+) -> Training:
+    """Score a trained learner, write its model and the record of the training to the work folder, and return the record.
+
+    `on_model` is called for each model that is trained to measure what the delivered one discloses.
+    """
+    names, kind, data, rng = space.names, require_label(study.schema), trained.data, np.random.default_rng(seed)
+    overall, each = score_participants(names, data, trained.predicted, kind=kind, rng=rng)
+    alone = [
+        (names[place], _score(data.of(place).labels, predicted, kind=kind, rng=rng))
+        for place, predicted in trained.alone.items()
+    ]
+    classes = np.arange(len(study.label.classes)) if kind == "classes" else None
+    uploads = [(names[place], left_out.screened.of(place)) for place in left_out.places]
+    scores_left_out = tuple(
+        (name, _score(upload.labels, predict_classes(trained.fitted, upload.rows, classes), kind=kind, rng=rng))
         for name, upload in uploads
     )
+    counts = [space.rows[name] for name in names]
+    most_rows = limit_counts(counts, rotation_of(study).weight_limit)
+    learner, release = trained.learner, None
+    if study.model_limit:
+        release = measure_trained_release(learner, data.rows, data.labels, kind=kind, seed=seed, on_model=on_model)
+    training = Training(
+        learner=learner if isinstance(learner, str) else learner.name,
+        kind=kind,
+        score=overall,
+        participants=each,
+        alone=tuple(alone),
+        rows=sum(count for place, count in enumerate(counts) if place not in left_out.places),
+        rows_used=trained.rows_used,
+        model_digest=write_model(folder / TRAINED_FILE, convert_model(study, trained.fitted, data, seed)),
+        gain=_measure_gain(trained, kind=kind),
+        left_out=scores_left_out,
+        harmful=tuple((names[place], loss) for place, loss in left_out.losses.items()),
+        limited=tuple((name, most) for name, count, most in zip(names, counts, most_rows, strict=True) if most < count),
+        release=release,
+        study=study.digest,
+        made_from=space.space_digest,
+        command=command,
+    )
+    keep_training(folder, training)
+    return training
 
 
 def score_participants(
@@ -210,18 +243,16 @@ def _select(predicted: Predicted, at: npt.NDArray[Any]) -> Predicted:
     return values[at], None if shares is None else shares[at]
 
 
-def _measure_gain(
-    data: LabelledRows, predicted: Predicted, places: Sequence[int], alone: Sequence[Predicted], *, kind: Kind
-) -> Gain | None:
-    """Return the gain over models of one upload alone, whose predictions are given for the participants at `places`."""
-    if not places:
+def _measure_gain(trained: Trained, *, kind: Kind) -> Gain | None:
+    """Return the gain over models of one upload alone; None if there are no such models."""
+    if not trained.alone:
         return None
-    order = np.concatenate([np.flatnonzero(data.owners == place) for place in places])
-    values, shares = _select(predicted, order)
-    alone_shares = [part for _, part in alone if part is not None]
+    order = np.concatenate([np.flatnonzero(trained.data.owners == place) for place in trained.alone])
+    values, shares = _select(trained.predicted, order)
+    alone_shares = [part for _, part in trained.alone.values() if part is not None]
     both = None if shares is None else (shares, np.concatenate(alone_shares)[None])
-    by_one_upload = np.concatenate([part for part, _ in alone])[None]
-    return compare(data.labels[order], values, by_one_upload, kind=kind, shares=both)
+    by_one_upload = np.concatenate([part for part, _ in trained.alone.values()])[None]
+    return compare(trained.data.labels[order], values, by_one_upload, kind=kind, shares=both)
 
 
 class Steps:
