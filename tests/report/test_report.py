@@ -222,7 +222,7 @@ def test_one_record_is_enough(name: str, study: Study, audit: AuditResult, tmp_p
         assert made.summary.leakage_measured == (name == "check")
         assert bool(made.summary.participants) == (name in ("intake", "gathered"))
         page = render_report(made)
-        assert ("<h2>What joining gives" in page) == (name in ("training", "check", "predict"))
+        assert ("<h2>What joining gives</h2>" in page) == (name in ("training", "check", "predict"))
 
 
 @pytest.mark.parametrize("kind", ["rotation", "sums"])

@@ -28,6 +28,8 @@ class Description:
     """Whether uploaded rows carry noise, which new rows do not."""
     promise: tuple[float, float] | None = None
     """The ε and δ of a formal guarantee; None without one."""
+    unit: str = "row"
+    """What the guarantee protects: "row" or "person"."""
     headlines: tuple[str, ...] = ()
     """Sentences on what is guaranteed, or that nothing is, shown before all figures; empty if only attacks are measured."""
     guarantee: tuple[tuple[str, str], ...] = ()

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from mooring.mechanisms.sums.answers import Answer, Associations, OddsRatios, Regression, SurvivalCurves
-from mooring.report.charts import COLOURS
 from mooring.report.frame import render_page
-from mooring.report.plot import BLUE, DASHED, QUIET, Area, Axis, Chart, Shape, shorten
+from mooring.report.plot import BLUE, COLOURS, DASHED, QUIET, Area, Axis, Chart, Shape, shorten
 from mooring.serialization import Rows
 
 _MOST_LETTERS = 32

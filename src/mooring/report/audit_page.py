@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,8 +17,9 @@ from mooring.mechanisms.sums.guarantee import bound_odds
 from mooring.metrics import Figure
 from mooring.metrics.measures import MEASURES, RISKS
 from mooring.metrics.membership import FALSE_POSITIVE_RATES
-from mooring.report.charts import ErrorTable, draw_audit, list_images, order_points, tabulate_errors
+from mooring.report.charts import Comparison, ErrorTable, draw_audit, list_images, order_points, tabulate_errors
 from mooring.report.frame import render_page
+from mooring.report.pictures import Picture, picture_attackers, picture_joining, picture_trade_off
 from mooring.report.plot import Chart
 
 _MEMBERSHIP = "membership_at_1_percent"
@@ -283,7 +285,29 @@ def render_plan(plan: Plan, *, command: str) -> str:
 def _render(title: str, audited: AuditResult | Plan, section: AuditSection, command: str) -> str:
     made = {name: getattr(section.result.description, name) for name in _VERSIONS}
     values = {"title": title, "decision": audited.decision, "audit": section, "command": command, "made": made}
+    values["pictures"] = _draw_pictures(audited, section.result)
     return render_page("audit.html.jinja", values)
+
+
+def _draw_pictures(audited: AuditResult | Plan, result: AuditResult) -> list[Picture]:
+    """Return what joining gives, what an attacker gets and the trade-off, at the point that the page is about."""
+    point, references = result.headline_point, result.references
+    if point is None:
+        return []
+    alone = max((score for score in (references.local_only, point.alone) if score), key=_value, default=None)
+    compared = Comparison("simulated", alone, point.deployed, references.pooled_raw)
+    gain = "The two were not compared row by row." if point.gain is None else point.gain.sentence()
+    chosen = point if len(result.usable_points) == 1 or result.chosen is not None else None
+    caveat = "" if chosen is not None else f"This is the least safe setting that a study may have ({point.title})."
+    return [
+        *picture_joining([compared], gain),
+        *picture_attackers(point, point.point.promise, caveat=caveat),
+        *picture_trade_off(audited, chosen),
+    ]
+
+
+def _value(score: Score) -> float:
+    return -math.inf if math.isnan(score.value) else score.value
 
 
 def compare_mechanisms(result: AuditResult) -> list[MechanismLine]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeGuard, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from mooring.report.plot import (
     ALARM,
     BLUE,
     CALM,
+    COLOURS,
     DASHED,
     DOTTED,
     INK,
@@ -34,16 +35,14 @@ from mooring.report.plot import (
     shorten,
 )
 
-if TYPE_CHECKING:
-    from mooring.report.summary import NamedScore
-
 _T = TypeVar("_T")
+_Measured = TypeVar("_Measured", Score, Figure)
 _ERROR = "centred_error"
+_MEMBERSHIP = "membership_at_1_percent"
 _MOST_ATTACKS, _MOST_BARS, _MOST_LETTERS = 14, 60, 22
-COLOURS = (BLUE, SAND, "#d1615d", "#85b6b2", "#6a9f58", "#e7ca60", "#a87c9f", "#967662", INK, "#b8b0ac")
+_LABELLED = 3  # comparisons of which each score is written beside its mark
 _OUTLINES = {"none": "square", "reference": "circle", "procrustes": "diamond"}
 _LEVELS = (("chance", "chance", DOTTED, QUIET), ("without the upload", "control", DASHED, CALM))
-_SCORE_COLOURS = {"joint": BLUE, "local only": "#d1615d", "pooled raw": QUIET}
 
 
 def draw_audit(audit: AuditResult | Plan) -> dict[str, Chart]:
@@ -60,6 +59,11 @@ def draw_audit(audit: AuditResult | Plan) -> dict[str, Chart]:
 def order_points(result: AuditResult) -> list[PointResult]:
     """Return operating points in the order in which tables and charts number them: the least protected first."""
     return sorted(result.row_points, key=lambda point: -1.0 if (worst := point.worst()) is None else worst[1].value)
+
+
+def _is_known(measured: _Measured | None) -> TypeGuard[_Measured]:
+    """Return whether there is a value."""
+    return measured is not None and not math.isnan(measured.value)
 
 
 def _whiskers(area: Area, measured: Figure | Score, at: float, *, upright: bool = False) -> list[Shape]:
@@ -85,7 +89,7 @@ def _frontier(audit: AuditResult | Plan) -> Chart | None:
     ]
     if not shown:
         return None
-    references = {"local only": result.references.local_only, "pooled raw": result.references.pooled_raw}
+    references = {"alone": result.references.local_only, "all raw rows pooled": result.references.pooled_raw}
     known = {name: score for name, score in references.items() if score is not None and not math.isnan(score.value)}
     scores = [score for _, score, *_ in shown]
     best = None if plan is None else plan.recommended
@@ -98,7 +102,7 @@ def _frontier(audit: AuditResult | Plan) -> Chart | None:
     )
     shapes: list[Shape] = []
     for name, score in known.items():
-        colour = ALARM if name == "local only" else QUIET
+        colour = ALARM if name == "alone" else QUIET
         shapes.append(area.line([(0.0, score.value), (area.x.high, score.value)], colour, dash=DOTTED))
         shapes.append(area.text(area.x.high, score.value, f"{name} {score}", colour, before=True))
     if limit is not None:
@@ -113,6 +117,10 @@ def _frontier(audit: AuditResult | Plan) -> Chart | None:
     ):
         shapes.append(area.mark(worst[1].value, best.deployed.value, CALM, "ring"))
         legend.append(("recommended" if plan.answer in ("pays", None) else "best within the limit", shapes[-1]))
+    for point, score, _, error in shown:
+        if plan is None and result.chosen is not None and point == result.points[result.chosen]:
+            shapes.append(area.mark(error.value, score.value, CALM, "ring", f"this study: {point.title}"))
+            legend.append(("this study", shapes[-1]))
     return Chart("Score of the joint model against the strongest attack's error", area, tuple(shapes), tuple(legend))
 
 
@@ -271,45 +279,90 @@ def list_images(result: AuditResult) -> list[tuple[str, str]]:
     return images
 
 
-def draw_scores(entries: Sequence[NamedScore]) -> Chart | None:
-    """Return a bar for each score of a joint model, of local models and of pooled rows; None for fewer than two scores."""
-    known = [(entry.group, entry.name, entry.score) for entry in entries if entry.group in _SCORE_COLOURS]
-    known = [
-        entry for entry in known if entry[2].metric == known[0][2].metric
-    ]  # scores of other metrics are in the table
-    if len(known) < 2:
-        return None
-    axis = _score_axis([score for *_, score in known], known[0][2].metric, from_zero=True)
-    area = Area(axis, Axis.names([shorten(name, _MOST_LETTERS + 4) for _, name, _ in known]))
-    shapes: list[Shape] = []
-    for k, (group, name, score) in enumerate(known):
-        shapes.append(area.bar(k, score.value, _SCORE_COLOURS[group], f"{name}: {score.with_interval()}"))
-        shapes += [*_whiskers(area, score, k), area.text(0.0, k, str(score))]
-    label = "Scores of the joint model, of participants alone and of pooled raw rows"
-    return Chart(label, area, tuple(shapes), (), 34 * len(known))
+@dataclass(frozen=True)
+class Comparison:
+    """The scores of one site or of one simulation: alone, together, and of everybody's raw rows in one place."""
+
+    name: str
+    alone: Score | None
+    together: Score | None
+    pooled: Score | None = None
 
 
-def draw_scores_by_participant(entries: Sequence[NamedScore]) -> Chart | None:
-    """Return each participant's score by models of the other uploads, beside that by its upload alone; None without any."""
-    groups = {
-        group: {entry.name: entry.score for entry in entries if entry.group == group}
-        for group in ("joint by participant", "alone")
-    }
-    names = list(dict.fromkeys(name for by_name in groups.values() for name in by_name))[:_MOST_BARS]
-    if not names:
+def draw_comparisons(entries: Sequence[Comparison]) -> Chart | None:
+    """Return each site's score alone and together, joined by a line, with intervals; None without a joint model."""
+    shown = [entry for entry in entries if _is_known(entry.together)][:_MOST_BARS]
+    scores = [score for entry in shown for score in (entry.together, entry.alone, entry.pooled) if _is_known(score)]
+    if not shown:
         return None
-    scores = [score for by_name in groups.values() for score in by_name.values()]
-    area = Area(_score_axis(scores, scores[0].metric), Axis.names([shorten(name, _MOST_LETTERS) for name in names]))
-    looks = (("models of the others' uploads", BLUE, "circle", -0.14), ("its upload alone", SAND, "diamond", 0.14))
+    metric = scores[0].metric  # scores of other metrics are in the table
+    area = Area(
+        _score_axis([score for score in scores if score.metric == metric], metric, room=0.03),
+        Axis.names([shorten(entry.name, _MOST_LETTERS) for entry in shown]),
+    )
     shapes: list[Shape] = []
-    legend = []
-    for (title, colour, outline, shift), by_name in zip(looks, groups.values(), strict=True):
-        for k, name in enumerate(names):
-            if (score := by_name.get(name)) is not None:
+    legend: dict[str, Shape] = {}
+    for k, entry in enumerate(shown):
+        if _is_known(entry.alone) and _is_known(entry.together):
+            ends = [(entry.alone.value, k), (entry.together.value, k)]
+            shapes.append(area.line(ends, PALE, dash=DOTTED, width=1.5))
+        for title, score, colour, outline, shift in (
+            ("alone", entry.alone, SAND, "diamond", -0.16),
+            ("all raw rows pooled", entry.pooled, QUIET, "square", 0.0),
+            ("together", entry.together, BLUE, "circle", 0.16),
+        ):
+            if _is_known(score) and score.metric == metric:
                 shapes += _whiskers(area, score, k + shift)
-                shapes.append(area.mark(score.value, k + shift, colour, outline, f"{name}: {score}"))
-        legend += [(title, shapes[-1])] if by_name else []
-    return Chart("Scores by participant, joint and alone", area, tuple(shapes), tuple(legend), 34 * len(names))
+                words = f"{entry.name}, {title}: {score.with_interval()}"
+                shapes.append(area.mark(score.value, k + shift, colour, outline, words))
+                if len(shown) <= _LABELLED:
+                    shapes.append(area.text(score.value, k + shift, str(score), colour, over=shift <= 0))
+                legend.setdefault(title, shapes[-1 - (len(shown) <= _LABELLED)])
+    height = (96 if len(shown) <= _LABELLED else 34) * len(shown)
+    return Chart("Scores alone and together, with 95 % intervals", area, tuple(shapes), tuple(legend.items()), height)
+
+
+def draw_mechanisms(result: AuditResult, chosen: PointResult | None = None) -> Chart | None:
+    """Return every mechanism's score against the members that an attacker recognises, with a ring around the chosen one."""
+    shown = [
+        (point, point.deployed, worst[1])
+        for point in result.points
+        if _is_known(point.deployed) and (worst := point.worst(_MEMBERSHIP)) is not None and _is_known(worst[1])
+    ]
+    if not shown:
+        return None
+    guess = min(figure.chance or 0.0 for *_, figure in shown)
+    ends = [
+        ("alone", result.references.local_only, guess, SAND, "diamond"),
+        ("all raw rows pooled", result.references.pooled_raw, 1.0, QUIET, "square"),
+    ]
+    scores = [
+        score for score in (*(score for _, score, _ in shown), *(score for _, score, *_ in ends)) if _is_known(score)
+    ]
+    area = Area(
+        Axis.even("members recognised, of 100", -0.04, 1.04, ".0%"),
+        _score_axis(scores, scores[0].metric, room=0.03),
+    )
+    shapes: list[Shape] = []
+    legend: list[tuple[str, Shape]] = []
+    for name, score, x, colour, outline in ends:
+        if _is_known(score):
+            shapes += _whiskers(area, score, x, upright=True)
+            shapes.append(area.mark(x, score.value, colour, outline, f"{name}: score {score}"))
+            legend.append((name, shapes[-1]))
+    for colour, family in zip(
+        (BLUE, *COLOURS[2:]), dict.fromkeys(point.point.family for point, *_ in shown), strict=False
+    ):
+        for point, score, figure in (entry for entry in shown if entry[0].point.family == family):
+            title = f"{point.title}: {figure.describe().value} recognised, score {score}"
+            shapes += _whiskers(area, figure, score.value) + _whiskers(area, score, figure.value, upright=True)
+            shapes.append(area.mark(figure.value, score.value, colour, "circle", title))
+        legend.append((family, shapes[-1]))
+    for point, score, figure in shown:
+        if point == chosen:
+            shapes.append(area.mark(figure.value, score.value, CALM, "ring", f"this study: {point.title}"))
+            legend.append(("this study", shapes[-1]))
+    return Chart("Score against the members that an attacker recognises", area, tuple(shapes), tuple(legend), 300)
 
 
 def draw_calibration(evaluation: Evaluation | None) -> Chart | None:

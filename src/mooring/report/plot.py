@@ -17,9 +17,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-INK, QUIET, PALE = "#1f2933", "#5f6c7b", "#b8c2cc"
-ALARM, CALM, BLUE, SAND = "#b03a2e", "#2f7d4f", "#4878a8", "#e49444"
+# Colours of page.css, which has others for dark screens; a notebook has no such style and shows those given here.
+INK, QUIET, PALE = "var(--ink, #1f2933)", "var(--quiet, #52606d)", "var(--frame, #8a96a3)"
+ALARM, CALM = "var(--alarm, #b03a2e)", "var(--calm, #26703f)"
+BLUE, SAND = "var(--blue, #3d6f9f)", "var(--sand, #b8690f)"
+# Further colours are seen on white and on black alike.
+COLOURS = (BLUE, SAND, "#c4504a", "#4c8f8b", "#5b8f49", "#a08013", "#996a90", "#8a6a5a", QUIET, PALE)
 DASHED, DOTTED = "7 5", "2 4"
+_MOST_DESCRIBED = 40
 _LETTER = 7.6  # width of a letter along the side, in pixels
 _OUTLINES = {
     "circle": "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0",
@@ -110,9 +115,13 @@ class Area:
         shape = {"kind": "bar", "x": low, "width": high - low, "y": 100 - self.y.place(k - 0.36), "title": title}
         return shape | {"height": self.y.place(k - 0.36) - self.y.place(k + 0.36), "colour": colour}
 
-    def text(self, x: float, y: float, words: str, colour: str = INK, *, before: bool = False) -> Shape:
-        """Return words beside a point or, with `before`, above and to the left of it."""
+    def text(
+        self, x: float, y: float, words: str, colour: str = INK, *, before: bool = False, over: bool | None = None
+    ) -> Shape:
+        """Return words beside a point; with `before` above and to the left of it, with `over` above it or below it."""
         shape = {"kind": "text", "x": self.x.place(x), "y": 100 - self.y.place(y), "words": words, "colour": colour}
+        if over is not None:
+            return shape | {"anchor": "middle", "down": -10 if over else 21}
         return shape | ({"anchor": "end", "down": -6} if before else {"anchor": "start", "down": 5})
 
 
@@ -129,6 +138,13 @@ class Chart:
     """Names, each with the line, bar or mark that it stands for."""
     height: int = 360
     """Height of the area, in pixels."""
+
+    @property
+    def described(self) -> str:
+        """What is drawn, for readers who cannot see it: the titles of the first shapes that have one."""
+        titles = [shape["title"] for shape in self.shapes if shape.get("title")]
+        more = len(titles) - _MOST_DESCRIBED
+        return "; ".join([*titles[:_MOST_DESCRIBED], *([f"and {more} more"] if more > 0 else [])])
 
     @property
     def left(self) -> int:

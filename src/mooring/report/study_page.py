@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mooring.report.audit_page import AuditSection
-from mooring.report.charts import draw_calibration, draw_scores, draw_scores_by_participant
+from mooring.report.charts import draw_calibration
 from mooring.report.frame import render_page
+from mooring.report.pictures import MOST_PICTURES, Picture, picture_attackers, picture_joining, picture_trade_off
 from mooring.report.records import StudyRecords
 from mooring.report.summary import Report, summarise
 
@@ -15,26 +16,37 @@ if TYPE_CHECKING:
     from mooring.protocol.inspection import Inspection
     from mooring.protocol.messages.study import Study
 
-_BY_PARTICIPANT = ("joint by participant", "alone")
-
 
 def render_report(report: Report) -> str:
     """The page, as HTML; everything in the report is taken for text that anybody may have written."""
-    scores, predict = report.summary.scores, report.records.predict
+    predict = report.records.predict
     values = {
         "title": report.title,
         "report": report,
         "summary": report.summary,
+        "pictures": draw_pictures(report)[:MOST_PICTURES],
         "audits": [(attacked, AuditSection(attacked.result)) for attacked in report.audits],
-        "scores": [score for score in scores if score.group not in _BY_PARTICIPANT],
-        "scores_by_participant": [score for score in scores if score.group in _BY_PARTICIPANT],
-        "charts": {
-            "scores": draw_scores(scores),
-            "by_participant": draw_scores_by_participant(scores),
-            "calibration": draw_calibration(None if predict is None else predict.evaluation),
-        },
+        "calibration": draw_calibration(None if predict is None else predict.evaluation),
     }
     return render_page("report.html.jinja", values)
+
+
+def draw_pictures(report: Report) -> list[Picture]:
+    """Return the pictures of a report: what joining gives, what an attacker gets, and the trade-off."""
+    gains = [fact.gain.sentence() for fact in report.summary.joining if fact.gain is not None]
+    words = (gains or [report.summary.joining[0].words])[0]
+    pictures = picture_joining(report.comparisons, words)
+    about = report.description
+    promise, unit = (None, "row") if about is None else (about.promise, about.unit)
+    attacked = next((audit for audit in report.audits if audit.study_point is not None), None)
+    other = next(iter(report.audits), None) if attacked is None and promise is None else None
+    point = other.result.headline_point if other is not None else None if attacked is None else attacked.study_point
+    caveat = "The attacks were on other settings than the study's." if other is not None and about is not None else ""
+    pictures += picture_attackers(point, promise, unit=unit, caveat=caveat)
+    for audit in reversed(report.audits):
+        if drawn := picture_trade_off(audit.plan or audit.result, audit.study_point):
+            return [*pictures, *drawn]
+    return pictures
 
 
 def render_check(study: Study, inspection: Inspection) -> str:

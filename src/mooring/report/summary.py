@@ -18,6 +18,7 @@ from mooring.audit.statements import state_alone
 from mooring.learners import Answer, Gain, Score
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.results import Contribution, Finding
+from mooring.report.charts import Comparison
 from mooring.report.records import StudyRecords
 from mooring.serialization import Record, count_noun
 
@@ -153,6 +154,26 @@ class Report:
         check = self.records.check
         of_rows = () if check is None else (*check.hazards, *check.warnings)
         return tuple(dict.fromkeys([*of_rows, *(words for audit in self.audits for words in audit.result.warnings)]))
+
+    @property
+    def comparisons(self) -> list[Comparison]:
+        """Scores alone and together: on this participant's new rows, in simulations, and of each participant's upload."""
+        predict, training = self.records.predict, self.records.training
+        found = []
+        if predict is not None:
+            rows = "own rows, some shared" if predict.n_shared else "new rows"
+            found.append(Comparison(rows, predict.local_only, predict.score))
+        for attacked in self.audits:
+            result = attacked.study_result
+            point, references = result.headline_point, result.references
+            if point is not None:
+                name = "self-attack" if attacked.is_self_attack else "simulated"
+                alone = references.local_only or point.alone
+                found.append(Comparison(name, alone, point.deployed, references.pooled_raw))
+        if training is not None:
+            alone_by_name = dict(training.alone)
+            found += [Comparison(name, alone_by_name.get(name), score) for name, score in training.participants]
+        return found
 
     @property
     def check_verdict(self) -> str:

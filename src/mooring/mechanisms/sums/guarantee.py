@@ -285,6 +285,11 @@ def bound_odds(epsilon: float, delta: float) -> float:
     return math.exp(min(epsilon, 50.0)) + delta / _FALSE_ALARMS
 
 
+def bound_share(epsilon: float, delta: float, false_alarms: float = _FALSE_ALARMS) -> float:
+    """Return the largest share of members that a test recognises at a false positive rate: e^ε FPR + δ, at most 1."""
+    return min(1.0, math.exp(min(epsilon, 50.0)) * false_alarms + delta)
+
+
 def round_up(value: float) -> str:
     """Return a bound as text, rounded up to three digits."""
     digits = max(0, 2 - math.floor(math.log10(value)))

@@ -51,6 +51,7 @@ def describe_sums(study: Study) -> Description:
         terms=_state_terms(study, guarantee),
         shares_rows=False,
         promise=sum_promise(study),
+        unit=settings.unit,
         headlines=(state_promise(study), *protected),
         guarantee=tuple((headings[name], words) for name, words in guarantee.items() if name in headings),
     )

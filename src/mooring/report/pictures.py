@@ -1,0 +1,126 @@
+"""The pictures that a page opens with: what joining gives, what an attacker gets, and what one costs in the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mooring import AuditResult, Plan
+from mooring.audit import PointResult
+from mooring.mechanisms.sums.guarantee import bound_share, round_up
+from mooring.metrics import Figure
+from mooring.report.charts import Comparison, draw_audit, draw_comparisons, draw_mechanisms
+from mooring.report.plot import ALARM, CALM, Chart
+
+MOST_PICTURES = 4
+_RATE = 0.01  # false alarms that the attacker accepts
+_MEMBERSHIP, _LINKAGE = "membership_at_1_percent", "linkage"
+
+
+@dataclass(frozen=True)
+class People:
+    """A hundred people, some of whom are marked: one panel of a picture of what an attacker gets."""
+
+    heading: str
+    """What the panel shows."""
+    count: str
+    """How many of a hundred, in words."""
+    interval: str
+    """The interval of the count; empty if it is not known or the count is a bound."""
+    share: float
+    """The share of the hundred that is marked; parts of a person are rounded up."""
+    colour: str
+    note: str = ""
+    """What guessing reaches, for comparison."""
+
+    @property
+    def n_marked(self) -> int:
+        """The number of marked people."""
+        return min(100, math.ceil(round(100 * self.share, 6)))
+
+    @property
+    def label(self) -> str:
+        """The panel in words, for readers who cannot see it."""
+        return f"{self.heading}: {self.count} {self.interval}{self.note and ', '}{self.note}."
+
+    def list_lines(self, n: int) -> str:
+        """Return the path through the first `n` people, in lines of ten."""
+        lines = [f"M5 {10 * k + 5}h{10 * (min(10, n - 10 * k) - 1) + 0.01:g}" for k in range(math.ceil(n / 10))]
+        return "".join(lines)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture with its heading and a sentence that says what it shows."""
+
+    title: str
+    words: str
+    chart: Chart | None = None
+    people: tuple[People, ...] = ()
+
+
+def picture_joining(comparisons: Sequence[Comparison], words: str) -> list[Picture]:
+    """Return the picture of what joining gives each site; none unless some score of a joint model is known."""
+    chart = draw_comparisons(comparisons)
+    return [] if chart is None else [Picture("What joining gives", words, chart)]
+
+
+def picture_attackers(
+    point: PointResult | None, promise: tuple[float, float] | None, *, unit: str = "row", caveat: str = ""
+) -> list[Picture]:
+    """Return the picture of what an attacker gets of a hundred members, beside chance and the guarantee.
+
+    `point` has the attacks that were run, if there were any; `promise` is the guarantee's ε and δ, of one `unit`.
+    """
+    member = _find(point, _MEMBERSHIP)
+    linked = _find(point, _LINKAGE) if point is not None and point.point.shares_rows else None
+    if member is None and linked is None and promise is None:
+        return []
+    rate = _RATE if member is None else max(_RATE, member.chance or 0.0)  # few other rows can only show a larger one
+    panels = []
+    if member is not None:
+        panels.append(_show_figure("Recognised as members, at least", member))
+    if promise is not None:
+        bound, guess = bound_share(*promise, rate), f"by guessing {_count(rate)}"
+        panels.append(
+            People("Recognised as members, at most", f"{round_up(100 * bound)} of 100", "", bound, CALM, guess)
+        )
+    if linked is not None:
+        panels.append(_show_figure("Picked out of ten look-alikes, at least", linked))
+    of = "row" if promise is None else unit
+    accepts = f", by an attacker who accepts 1 false alarm in {round(1 / rate):,}" if member or promise else ""
+    words = f"How many of 100 {of}s in the data are recognised{accepts}."
+    found = "'At least' is what the strongest attack found reaches. " if member or linked else ""
+    bound_words = "'At most' is what the guarantee allows any attack. " if promise else ""
+    return [Picture("What an attacker gets", f"{words} {found}{bound_words}{caveat}".strip(), people=tuple(panels))]
+
+
+def picture_trade_off(audit: AuditResult | Plan, point: PointResult | None) -> list[Picture]:
+    """Return the picture of what joining buys and what it costs, with the study's own point in it."""
+    result = audit.tried if isinstance(audit, Plan) else audit
+    charts = draw_audit(audit)
+    if result.totals and (chart := draw_mechanisms(result, point)) is not None:
+        words = "Upwards, the joint model scores better. To the right, an attacker recognises more members."
+        return [Picture("What it costs", words, chart)]
+    if "frontier" not in charts:
+        return []
+    words = "Upwards, the joint model scores better. To the left, an attacker rebuilds rows more exactly."
+    return [Picture("What it costs", words, charts["frontier"])]
+
+
+def _find(point: PointResult | None, measure: str) -> Figure | None:
+    worst = None if point is None else point.worst(measure)
+    return None if worst is None or math.isnan(worst[1].value) else worst[1]
+
+
+def _show_figure(heading: str, figure: Figure) -> People:
+    interval = figure.interval
+    ends = f"[{_count(interval.low)}, {_count(interval.high)}]" if interval.known else ""
+    guess = "" if figure.chance is None else f"by guessing {_count(figure.chance)}"
+    return People(heading, f"{_count(figure.value)} of 100", ends, figure.value, ALARM, guess)
+
+
+def _count(share: float) -> str:
+    """Return a share as a number of a hundred: whole from ten on."""
+    return f"{100 * share:.0f}" if share >= 0.0995 or share == 0 else f"{100 * share:.1f}".removesuffix(".0")
