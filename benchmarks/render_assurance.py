@@ -44,6 +44,11 @@ READERS = {
     "sum closing list": "the analyst",
     "sum share": "a combiner",
     "sum result": "the analyst",
+    "sum model of a column": "the analyst",
+    "mapping": "the reader's own disk",
+    "matched table": "the reader's own disk",
+    "records": "the reader's own disk",
+    "place listing": "an object store",
 }
 """Who wrote the bytes that a target of fuzzing reads, in the order of the targets."""
 

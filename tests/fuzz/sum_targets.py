@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from mooring.learners.models import LinearFunction, Model
 from mooring.mechanisms.sums.prime_field import PRIME
 from mooring.mechanisms.sums.secret_sharing import weigh
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.crypto.keys import SigningKey, seal_box
 from mooring.protocol.messages.model import MODEL_FILE
-from mooring.protocol.messages.result import read_delivered_model
+from mooring.protocol.messages.result import read_delivered_model, write_delivered_model
 from mooring.protocol.messages.signed_file import write_signed
 from mooring.protocol.messages.study import Study
 from mooring.protocol.sums.answers import (
@@ -34,6 +36,7 @@ from mooring.protocol.sums.bundle import (
     sum_bundle_tensors,
     verify_sum_bundle,
 )
+from mooring.protocol.sums.result import model_schema, specify_sum_model
 from mooring.protocol.sums.scheme import sum_scheme
 from mooring.protocol.sums.training import train_sums
 from tests.fuzz.target import Target, make_place, sign_again, write_file
@@ -51,6 +54,7 @@ def sum_targets(world: World) -> list[Target]:
     members = given.study.participants
     keys = [vault.combining_key(member.combining_key) for vault, member in zip(given.vaults, members, strict=True)]
     files = _go_through(given)
+    general = make_sum_study(make_place(world, "general sums"), 2, epsilon=8.0, questions=("model", "tables"))
 
     def open_share(path: Path, combiner: int) -> object:
         with path.open("rb") as file:
@@ -75,6 +79,13 @@ def sum_targets(world: World) -> list[Target]:
         write_file(place / "results" / "p0" / MODEL_FILE, sign_again(data, "model", given.analyst.signing_key))
         return read_delivered_model(place / "results" / "p0", given.study, specifier_of(given.study)).model
 
+    def read_any_outcome(data: bytes) -> object:
+        """A model of any column, from the total of a study of several questions."""
+        write_file(general.folder / MODEL_FILE, sign_again(data, "model", general.analyst.signing_key))
+        specify = partial(specify_sum_model, general.study)
+        model = read_delivered_model(general.folder, general.study, specify).model
+        return model.predict(np.zeros((2, model_schema(general.study, model.spec.outcome).n_features)))
+
     sealed = np.arange(_length(given), dtype="<u8").tobytes()
     return [
         Target("sum bundle", read_bundle, ((given.inbox / "p0.bundle").read_bytes(),)),
@@ -83,6 +94,7 @@ def sum_targets(world: World) -> list[Target]:
         read_answer(LIST, read_closing_list, given.analyst.signing_key),
         read_answer(SHARE, read_combined_share, given.vaults[0].signing_key),
         Target("sum result", read_result, (files["result"],)),
+        Target("sum model of a column", read_any_outcome, tuple(_make_models(general))),
     ]
 
 
@@ -98,6 +110,21 @@ def _go_through(given: SumStudy) -> dict[str, bytes]:
     deliver(given.study, given.work, given.folder / "results", given.analyst.signing_key)
     found["result"] = given.folder / "results" / "p0" / MODEL_FILE
     return {kind: path.read_bytes() for kind, path in found.items()}
+
+
+def _make_models(given: SumStudy) -> Iterator[bytes]:
+    """Signed models of a number and of the label, as an analyst delivers them."""
+    path = given.folder / MODEL_FILE
+    for outcome in ("x0", ""):
+        spec = specify_sum_model(given.study, outcome)
+        n_outputs = spec.n_classes or 1
+        function = LinearFunction(np.zeros((spec.n_arguments, n_outputs)), np.zeros(n_outputs))
+        shares = np.full(n_outputs, 1 / n_outputs)
+        model = Model(
+            spec, function, "softmax" if spec.n_classes else "none", np.arange(n_outputs, dtype=np.int32), shares
+        )
+        write_delivered_model(path, given.study, model, "0" * 64, given.analyst.signing_key)
+        yield path.read_bytes()
 
 
 def _length(given: SumStudy) -> int:

@@ -45,6 +45,7 @@ from mooring.report.records import collect_records
 from mooring.tables import Column, open_table, read_columns
 from mooring.tables.encoder import check_fit, read_encoded
 from tests.fuzz.engine_targets import dask_targets, flare_targets
+from tests.fuzz.site_targets import site_targets
 from tests.fuzz.sum_targets import sum_targets
 from tests.fuzz.target import Target, make_place, sign_again, write_file
 from tests.protocol.hostile import H, World, build_world
@@ -63,7 +64,8 @@ def build_targets(folder: Path) -> dict[str, Target]:
         world = build_world(folder)
         sums = sum_targets(world)
     records, space = _records(world)
-    made = [*_messages(world), *_tables(world), *records, *flare_targets(world), *dask_targets(world, space), *sums]
+    engines = [*flare_targets(world), *dask_targets(world, space)]
+    made = [*_messages(world), *_tables(world), *records, *engines, *sums, *site_targets(world)]
     return {target.name: target for target in made}
 
 
