@@ -183,6 +183,7 @@ def agree(place: Path, members: Mapping[str, Member], draft: str, limits: str = 
         copy(place, f"{name}/*.card.toml", "analyst")
     north, analyst = members["north"], members["analyst"]
     north.take("fit", data="patients.csv")  # in a draft
+    north.take("match", data="patients.csv", missing_word="-9")
     assert north.waits("check")
     assert north.open_steps == ["check"]  # enrolling is for whoever keeps the study's file
     assert analyst.open_steps == ["enrol"]

@@ -40,7 +40,7 @@ HEX = st.text("0123456789abcdef", min_size=64, max_size=64)
 @st.composite
 def columns(draw: Callable[..., Any], name: str) -> Column:
     if draw(st.booleans()):
-        return Column(name, "category", categories=draw(LISTS), **{key: draw(rule) for key, rule in RULES.items()})
+        return Column(name, "category", categories=draw(LISTS), missing=draw(RULES["missing"]))
     low, high = draw(st.just((0, 16)) | ENDS)
     kind = draw(st.sampled_from(["number", "integer", "age", "date"]))
     day = str(draw(st.dates(max_value=date(9900, 1, 1)))) if kind in ("age", "date") else ""
