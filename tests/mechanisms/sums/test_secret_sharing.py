@@ -35,6 +35,7 @@ from mooring.mechanisms.sums.secret_sharing import (
     split,
     weigh,
 )
+from tests.opening import what_opens
 from tests.raising import raising
 
 EDGES = [0, 1, 2**30, 2**31 - 1, 2**31, 2**60, LARGEST, LARGEST + 1, PRIME - 1]
@@ -202,41 +203,6 @@ def test_thresholds_that_do_not_hold_are_refused(expected: str, k: int, t: int, 
         Threshold(k, t, c)
 
 
-def reduce_rows(rows: list[list[int]], prime: int) -> list[list[int]]:
-    """The nonzero rows of the echelon form modulo a prime, pivots from the left."""
-    done: list[list[int]] = []
-    rows = [row[:] for row in rows]
-    for column in range(len(rows[0])):
-        pivot = next((row for row in rows if row[column] % prime), None)
-        if pivot is None:
-            continue
-        rows.remove(pivot)
-        scale = pow(pivot[column], -1, prime)
-        pivot = [value * scale % prime for value in pivot]
-        rows = [[(a - row[column] * b) % prime for a, b in zip(row, pivot, strict=True)] for row in rows]
-        done.append(pivot)
-    return done
-
-
-def what_opens(
-    n_combiners: int, t: int, honest: list[int], answered: dict[int, frozenset[int]]
-) -> list[tuple[int, ...]]:
-    """A basis of the linear functions of honest contributions that colluders, given the honest answers, can compute.
-
-    Combiners without an answer collude. Unknowns are the coefficients of each honest polynomial, constant terms last, so
-    that rows in which nothing else is left speak of contributions alone.
-    """
-    prime, view = 31, []
-    for combiner in range(n_combiners):
-        powers = [pow(combiner + 1, j, prime) for j in range(t)]
-        seen = [answered[combiner] & set(honest)] if combiner in answered else [{i} for i in honest]
-        for summed in seen:
-            higher = [powers[j] if i in summed else 0 for i in honest for j in range(1, t)]
-            view.append([*higher, *(int(i in summed) for i in honest)])
-    width = len(honest) * (t - 1)
-    return [tuple(row[width:]) for row in reduce_rows(view, prime) if not any(row[:width])]
-
-
 def one_total_opens(parties: Parties, quorum: int, t: int) -> bool:
     """Whether, whoever colludes and whatever lists are answered, only the total of one answered list can be computed.
 
@@ -253,7 +219,8 @@ def one_total_opens(parties: Parties, quorum: int, t: int) -> bool:
         honest = [i for i in range(p) if i not in colluders]
         answering = [point for point, combiner in enumerate(combiners) if combiner not in colluders]
         for chosen in combinations_with_replacement(lists, len(answering)):
-            opened = what_opens(k, t, honest, dict(zip(answering, chosen, strict=True)))
+            answers = {point: [listed] for point, listed in zip(answering, chosen, strict=True)}
+            opened = what_opens(k, t, honest, answers)
             totals = {tuple(int(i in listed) for i in honest) for listed in chosen}
             if len(opened) > 1 or (opened and opened[0] not in totals):
                 return False
