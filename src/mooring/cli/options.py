@@ -120,6 +120,13 @@ class SumOptions:
         int | None,
         sum_option(min=1, help="Minimum number of rows of a participant in a study without noise.", show_default="10"),
     ] = None
+    expected_rows: Annotated[
+        int | None,
+        sum_option(
+            min=1,
+            help="Number of rows that all participants together are expected to have, for a forecast of the answers.",
+        ),
+    ] = None
 
     def entries(self) -> dict[str, Any]:
         """Return the entries of [mechanism] that these options set."""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mooring.cli.execution import Output, command, count_progress
-from mooring.cli.options import AuditOptions, DataPath, ReportFolder
+from mooring.cli.options import AuditOptions, ReportFolder
+from mooring.errors import InputError
+
+if TYPE_CHECKING:
+    from mooring.protocol.forecast import StudyForecast
+    from mooring.protocol.messages.study import Study
 
 _EPSILONS = (None, 8.0, 2.0, 1.0)
 
@@ -17,8 +22,24 @@ _EPSILONS = (None, 8.0, 2.0, 1.0)
 @command
 def plan(
     console: Output,
-    data: DataPath,
+    data: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A table (.csv, .parquet) or images (a folder with one subfolder per class, .npz, IDX, .parquet). Without "
+            "it, --study is forecast from its declaration, the expected rows and its noise alone."
+        ),
+    ] = None,
+    *,
     options: AuditOptions,
+    expected_rows: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of rows that all participants together are expected to have.",
+            show_default="what the study states",
+            rich_help_panel="Study",
+        ),
+    ] = None,
     limit: Annotated[
         str,
         typer.Option(
@@ -32,7 +53,11 @@ def plan(
 ) -> None:
     """Search methods, noise and sizes on rows like yours; recommend what keeps to the limit, or advise against joining.
 
-    The search uses one half of the rows; the figures of the recommended setting are measured on the other half.
+    The search uses one half of the rows; the figures of the recommended setting are measured on the other half. Without
+    rows, nothing is searched: the forecast says how wide each answer's interval will be, which answers will be refused, and
+    whether the model is likely to be better than guessing and than training alone.
+
+    Example: mooring plan --study study.toml --expected-rows 6000
 
     Example: mooring plan patients.csv --label outcome --participants 8 --limit "error at least 0.5"
 
@@ -42,6 +67,17 @@ def plan(
 
     Example: mooring plan digits/ --participants 20 --rows-each 300 --limit "membership at most 5 % at 1 %"
     """
+    from mooring.cli.forecast_output import describe_forecast
+
+    if data is None or options.study is not None:
+        study, forecast = _forecast(options, data, expected_rows)
+        if forecast is not None and (
+            data is None or study.label.kind == "none"
+        ):  # without a label, nothing is searched
+            console.show(forecast.as_dict(), *describe_forecast(forecast))
+            return
+        console.say(*([] if forecast is None else describe_forecast(forecast)))
+    assert data is not None
     from mooring.audit import plan_study
     from mooring.audit.statements import warn_of_linked_rows
     from mooring.cli.audit_output import print_findings, print_points, write_page
@@ -78,3 +114,31 @@ def plan(
         console.print("Write these lines into the study's file, or give plan.json to 'mooring study init --from-plan':")
         console.print(lines, markup=False, highlight=False)
     console.print(where)
+
+
+def _forecast(
+    options: AuditOptions, data: Path | None, expected_rows: int | None
+) -> tuple[Study, StudyForecast | None]:
+    """Return the study, and its forecast from its declaration or, with a table, for rows like those of the table."""
+    from mooring.cli.execution import make_workspace, read_study
+    from mooring.protocol.participant.steps import read_by_mapping
+    from mooring.protocol.registry import exchange_of
+    from mooring.tables.encoder import read_encoded
+
+    if options.study is None:
+        cure = "Name a table, or name a study with --study to forecast it from its declaration."
+        raise InputError("data", problem="There are no rows and no study to plan for.", cure=cure)
+    study = read_study(options.study)
+    exchange, n_rows, encoded = exchange_of(study), expected_rows or 0, None
+    if data is not None:
+        table = read_by_mapping(make_workspace(options.study), data)
+        person = exchange.person_column(study)
+        encoded = read_encoded(study.schema, table, labels="allow", ignore=options.ignore or (), person=person)
+        n_rows = expected_rows or len(encoded.rows)
+    participants = 0 if study.participants else options.participants
+    forecast = exchange.forecast(study, n_rows=n_rows, n_participants=participants, encoded=encoded)
+    if forecast is None and data is None:
+        problem = "Nothing can be forecast of this study without rows."
+        cure = "Say how many rows are expected with --expected-rows, or name a table of rows like those of the study."
+        raise InputError("study", problem=problem, cure=cure)
+    return study, forecast

@@ -25,6 +25,7 @@ from mooring.cli.execution import (
     show_progress,
     take_step,
 )
+from mooring.cli.forecast_output import describe_forecast
 from mooring.cli.options import (
     ProjectionChoice,
     SumOptions,
@@ -202,6 +203,7 @@ def init(
     left = draft.count_open_entries(text)
     plain = parse_study(text)
     drafted = None if left else Study.from_dict(plain)
+    forecast = None if drafted is None else exchange_of(drafted).forecast(drafted)
     write_atomically(output, text.encode(), what="the draft")
 
     console.show(
@@ -211,6 +213,7 @@ def init(
             "mechanism": plain["mechanism"],
             "fingerprint": None if drafted is None else drafted.fingerprint,
             "recognised": recognised,
+            "forecast": None if forecast is None else forecast.as_dict(),
         },
         f"Wrote [bold]{escape(str(output))}[/bold]. It holds no value of a row.",
         *(f"  • {escape(f'{column}: {words}')}" for column, words in recognised.items()),
@@ -225,6 +228,7 @@ def init(
             if from_plan is None
             else ["The plan's noise assumes the column ranges of the study that it was made with."]
         ),
+        *([] if forecast is None else describe_forecast(forecast)),
         f"Open entries: {left}. Fill in the lines marked TODO according to what the columns mean."
         if left
         else "Next: everybody runs 'mooring join', and 'mooring study enrol' takes their cards.",

@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # attacks take a second to load, and only an assessment needs
     from mooring.mechanisms.sums.sums import PersonCounts
     from mooring.mechanisms.sums.workload import PairwiseTotal
     from mooring.protocol.description import Description
+    from mooring.protocol.forecast import StudyForecast
     from mooring.protocol.inspection import Inspection
     from mooring.tables import Partition
 
@@ -368,6 +369,17 @@ class Presentation(Protocol):
     def list_warnings(self, study: Study) -> list[str]:
         """Return what members of a complete roster should know before they begin."""
         return []
+
+    def forecast(
+        self, study: Study, *, n_rows: int = 0, n_participants: int = 0, encoded: EncodedRows | None = None
+    ) -> StudyForecast | None:
+        """Return what a study is likely to give, from its declaration, the expected rows and its noise alone.
+
+        `n_rows` is expected of all participants together, and 0 means what the study states. `n_participants` of 0 means
+        those of the roster or, in a draft, what the mechanism assumes. With `encoded`, everybody's rows are taken to be
+        like these. None where no number of rows is known, or where nothing can be told.
+        """
+        return None
 
 
 class Assessment(Protocol):

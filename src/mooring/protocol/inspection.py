@@ -8,6 +8,7 @@ from mooring.audit import AuditResult
 from mooring.audit.decision import Decision
 from mooring.audit.statements import state_alone
 from mooring.learners import Score
+from mooring.protocol.forecast import StudyForecast
 from mooring.serialization import Count, Record, count_noun, render_html
 
 
@@ -43,6 +44,10 @@ class Inspection(Record):
     """Whether to share these rows; None until it is decided."""
     command: str = ""
     """The command that was run."""
+    forecast: StudyForecast | None = None
+    """What the study is likely to give, by its declaration alone; None if nothing can be told."""
+    own_forecast: StudyForecast | None = None
+    """The same if everybody's rows are like these, which is for a person's eyes and decides nothing."""
 
     @property
     def level(self) -> float | None:

@@ -131,6 +131,8 @@ class SumSettings(MechanismSettings):
     would reveal the number of rows."""
     most_rows: Count = 100_000
     """Maximum number of rows that a participant adds. A total of more rows than all participants may have is refused."""
+    expected_rows: Count = 0
+    """Number of rows that is expected of all participants together, for forecasts; 0 if it is not stated."""
     kept_share: float = 1.0
     """Probability with which each row is added, independently of all others, so that no row displaces another."""
     product_share: float = PRODUCT_SHARE
@@ -172,6 +174,9 @@ class SumSettings(MechanismSettings):
         if not 1 <= self.least_rows <= self.most_rows:
             expected, got = f"between 1 and most_rows, {self.most_rows}", str(self.least_rows)
             raise InputError("least_rows", expected=expected, got=got, cure="10 is the default.")
+        if self.expected_rows < 0:
+            cure = "Leave it out, or state how many rows all participants together are expected to have."
+            raise InputError("expected_rows", expected="0 or more", got=str(self.expected_rows), cure=cure)
         if not 0 < self.kept_share <= 1:
             cure = "1 adds every row."
             raise InputError("kept_share", expected="above 0, at most 1", got=str(self.kept_share), cure=cure)
@@ -247,8 +252,9 @@ class SumSettings(MechanismSettings):
         kept = ("epsilon", "combiners")
         plain = {key: value for key, value in super().as_dict().items() if key in kept or value not in ("", [])}
         plain.pop(unused)
-        if not self.n_colluding_helpers:
-            plain.pop("n_colluding_helpers")
+        for name in ("n_colluding_helpers", "expected_rows"):
+            if not plain[name]:
+                plain.pop(name)
         if self.is_general:
             plain.pop("n_hats", None)
             plain.pop("product_share")

@@ -232,6 +232,12 @@ def check(
         plain,
         (f"{fits}, fingerprint {person.study.fingerprint}.",),
         details=(result.verdict, *result.hazards, *result.warnings),
+        notes=tuple(
+            sentence
+            for forecast in (result.forecast, result.own_forecast)
+            if forecast
+            for sentence in forecast.list_sentences()
+        ),
         decision=decision.words,
         page=page,
         standing=standing,

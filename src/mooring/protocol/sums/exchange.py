@@ -27,6 +27,7 @@ from mooring.protocol.sums.contribution import share_sums
 from mooring.protocol.sums.delivery import prepare_sum_model
 from mooring.protocol.sums.description import describe_sums
 from mooring.protocol.sums.features import fit_features
+from mooring.protocol.sums.forecast import forecast_sums
 from mooring.protocol.sums.result import model_schema, open_sum_model, specify_sum_model
 from mooring.protocol.sums.scheme import explain_missing_guarantee, state_sum_guarantee, sum_scheme, sum_settings
 from mooring.protocol.sums.steps import ADDITIONS, STEPS
@@ -53,6 +54,7 @@ class SumExchange(Exchange):
     gather_record: ClassVar[str] = "closing"
 
     fit_public_file = staticmethod(fit_features)
+    forecast = staticmethod(forecast_sums)
     share = staticmethod(share_sums)
     open_result = staticmethod(open_sum_model)
     verify_bundle = staticmethod(verify_sum_bundle)

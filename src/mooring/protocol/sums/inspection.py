@@ -20,16 +20,18 @@ from mooring.audit import (
     SumPoint,
     run_audit,
 )
-from mooring.audit.decision import decide_upload, weigh_total
+from mooring.audit.decision import Remark, decide_upload, weigh_total
 from mooring.audit.statements import state_total
 from mooring.mechanisms.sums.settings import SumSettings, make_general_workload
 from mooring.protocol.exchange import AuditMaps, AuditRequest
+from mooring.protocol.forecast import StudyForecast
 from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.contrast import contrast_to_sums, drafted_projection
 from mooring.protocol.participant.local_model import measure_local_only
 from mooring.protocol.sums.description import state_promise
 from mooring.protocol.sums.features import study_features
+from mooring.protocol.sums.forecast import forecast_sums
 from mooring.protocol.sums.scheme import (
     explain_missing_guarantee,
     list_exceeded,
@@ -63,6 +65,7 @@ def inspect(
     audit = _attack(study, encoded, seed)
     tell(1, 2, "a model of your own")
     local = measure_local_only(study, encoded.rows, encoded.labels, seed)
+    forecast, own_forecast = _forecast(study, encoded, n_rows)
     tell(2, 2, "done")
     warnings = [] if audit is not None else [f"The self-attack needs {_FEWEST_ROWS} rows and more than one class."]
     if len(encoded.rows) < n_rows:
@@ -70,7 +73,28 @@ def inspect(
     warnings += _warn_of_bound(sum_settings(study), n_rows)
     verdict, exceeded = _verdict(study, audit), list_exceeded(study, None if audit is None else audit.points[0])
     hazards = _find_lone_rows(study, encoded)
-    return Inspection(n_rows, class_counts, hazards, tuple(warnings), local, verdict, exceeded, self_attack=audit)
+    return Inspection(
+        n_rows,
+        class_counts,
+        hazards,
+        tuple(warnings),
+        local,
+        verdict,
+        exceeded,
+        self_attack=audit,
+        forecast=forecast,
+        own_forecast=own_forecast,
+    )
+
+
+def _forecast(study: Study, encoded: EncodedRows, n_rows: int) -> tuple[StudyForecast | None, StudyForecast | None]:
+    """Return the forecast by the declaration, and that by these rows.
+
+    Where the study does not state how many rows are expected, all participants are taken to have as many as this one in
+    the second.
+    """
+    expected = sum_settings(study).expected_rows or n_rows * len(study.participants)
+    return forecast_sums(study), forecast_sums(study, n_rows=expected, encoded=encoded)
 
 
 def _warn_of_bound(settings: SumSettings, n_rows: int) -> list[str]:
@@ -137,6 +161,8 @@ def conclude(study: Study, inspection: Inspection) -> Inspection:
         reasons = inspection.self_attack.weigh(limits)
     else:
         reasons = weigh_total(None, sum_promise(study), limits)
+    if (forecast := inspection.forecast) is not None and not forecast.is_advised:
+        reasons = [*reasons, *(Remark("do not share", outlook.words) for outlook in forecast.outlooks)]
     return replace(inspection, decision=decide_upload("sums over these rows", reasons, check=inspection))
 
 

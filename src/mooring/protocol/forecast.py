@@ -1,0 +1,64 @@
+"""What a study is likely to give, before anybody shares: from its declaration, the expected rows and its noise alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mooring.serialization import Count, Record, Rows, count_noun, render_html
+
+
+@dataclass(frozen=True)
+class Outlook(Record):
+    """What is likely to come of one question of a study."""
+
+    question: str
+    """"model", "tables", "regression" or "survival"."""
+    is_useful: bool
+    """Whether the answer is likely to be worth more than guessing and, for a model, more than training alone."""
+    words: str
+    """A sentence without a full stop, such as "The model is likely no better than guessing"."""
+
+
+@dataclass(frozen=True)
+class StudyForecast(Record):
+    """What a study is likely to give.
+
+    Unless it is `from_rows`, it depends on nothing but public facts, so that it may decide whether somebody shares.
+    """
+
+    n_rows: Count
+    """Number of rows that is expected of all participants together."""
+    n_participants: Count
+    """Number of participants among whom these rows are."""
+    outlooks: tuple[Outlook, ...]
+    """One outlook per question of the study."""
+    tables: dict[str, tuple[tuple[str, ...], ...]]
+    """The figures, as tables with headings, by their titles."""
+    assumed: tuple[str, ...]
+    """What is assumed of the rows, in sentences."""
+    from_rows: bool = False
+    """Whether everybody's rows are taken to be like those of one table, which is for a person's eyes."""
+
+    @property
+    def is_advised(self) -> bool:
+        """Whether at least one question is likely to have a useful answer."""
+        return any(outlook.is_useful for outlook in self.outlooks)
+
+    @property
+    def heading(self) -> str:
+        """Return what the forecast is for."""
+        n_participants = count_noun(self.n_participants, "participant")
+        like = " like those of the table" if self.from_rows else ""
+        return f"Forecast for {self.n_rows:,} rows{like}, of {n_participants} together"
+
+    def list_sentences(self) -> list[str]:
+        """Return a sentence per question, the warnings first."""
+        return [f"{outlook.words}." for outlook in sorted(self.outlooks, key=lambda outlook: outlook.is_useful)]
+
+    def list_tables(self) -> list[tuple[str, Rows]]:
+        """Return the tables with their titles."""
+        return [(title, list(table)) for title, table in self.tables.items()]
+
+    def _repr_html_(self) -> str:
+        tables = [table for _, table in self.list_tables()]
+        return render_html(f"{self.heading}.", *self.list_sentences(), *self.assumed, tables=tables)

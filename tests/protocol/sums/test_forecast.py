@@ -1,0 +1,131 @@
+"""A study is forecast from its declaration, the expected rows and its noise; rows of a participant decide nothing."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mooring.errors import InputError
+from mooring.mechanisms.sums.settings import SumSettings
+from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.role import Participant
+from mooring.protocol.sums.forecast import forecast_sums
+from mooring.protocol.sums.inspection import conclude
+from mooring.tables.encoder import EncodedRows
+from mooring.tables.schema import Column, Label
+from tests.protocol.sums.support import make_sum_study
+
+LEVELS = (2, 2, 2, 3, 3, 4, 4, 4, 5, 5, 5, 6, 8, 9, 12, 20)
+HOSPITAL = (
+    *(Column(f"number {k}", "number", 0.0, 100.0) for k in range(8)),
+    *(Column(f"code {k}", "category", categories=tuple(f"c{i}" for i in range(n))) for k, n in enumerate(LEVELS)),
+)
+"""Columns like those of the hospitals' diabetes table."""
+THREE, TWO = Label("readmitted", "classes", ("no", "late", "early")), Label("readmitted", "classes", ("no", "yes"))
+SURVIVAL: dict[str, Any] = {
+    "survival_time": "number 0",
+    "survival_event": "code 0",
+    "survival_occurred": "c1",
+    "survival_edges": (0.0, 20.0, 40.0),
+}
+
+
+def draft(columns: tuple[Column, ...] = HOSPITAL, label: Label = THREE, **settings: Any) -> Study:
+    return Study("forecast", "0123456789abcdef" * 2, columns, label, SumSettings(**settings))
+
+
+def outlooks(study: Study, **options: Any) -> dict[str, bool]:
+    forecast = forecast_sums(study, **options)
+    assert forecast is not None
+    return {outlook.question: outlook.is_useful for outlook in forecast.outlooks}
+
+
+def test_four_clinics_with_6002_rows_of_three_classes_are_warned_that_joining_gives_nothing() -> None:
+    study = draft(expected_rows=6002, epsilon=1.0)
+    forecast = forecast_sums(study, n_participants=4)
+    assert forecast is not None
+    assert not forecast.is_advised
+    assert "no better than training alone" in forecast.tables["Model"][2]
+
+
+def test_many_small_participants_are_told_that_joining_pays() -> None:
+    assert outlooks(draft(label=TWO, expected_rows=5_000), n_participants=50) == {"model": True}
+
+
+def test_a_model_of_few_rows_under_much_noise_is_said_to_be_no_better_than_guessing() -> None:
+    forecast = forecast_sums(draft(epsilon=0.1), n_rows=500, n_participants=4)
+    assert forecast is not None
+    assert {line[1] for line in forecast.tables["Model"][1:]} == {"no better than guessing"}
+
+
+@pytest.mark.parametrize("questions", [("model",), ("model", "tables")])
+def test_without_noise_and_with_many_rows_a_model_reaches_what_the_assumption_allows(questions: Any) -> None:
+    study = draft(HOSPITAL[:4], TWO, epsilon=None, questions=questions)
+    forecast = forecast_sums(study, n_rows=8_000)
+    assert forecast is not None
+    reached = [float(line[2]) for line in forecast.tables["Model"][1:]]
+    assert reached == pytest.approx([0.63, 0.73, 0.83], abs=0.03)
+
+
+def test_answers_are_forecast_with_what_would_do_where_they_are_refused() -> None:
+    study = draft(label=Label(), questions=("tables", "regression", "survival"), **SURVIVAL)
+    assert outlooks(study, n_rows=100_000) == {"tables": True, "regression": True, "survival": True}
+    few = forecast_sums(study, n_rows=150)
+    assert few is not None
+    (refused,) = [outlook for outlook in few.outlooks if outlook.question == "regression"]
+    assert not refused.is_useful
+    (line,) = [cells for cells in few.tables["Answers"] if cells[0].startswith("regression")]
+    assert line[1].startswith("refused; from about")
+    assert line[1].split()[3] in refused.words
+
+
+def test_nothing_is_forecast_without_a_number_of_rows_and_fewer_participants_than_colluders_are_refused() -> None:
+    assert forecast_sums(draft()) is None
+    with pytest.raises(InputError) as caught:
+        forecast_sums(draft(n_colluders=5), n_rows=1000, n_participants=3)
+    assert caught.value.what == "participants"
+
+
+def test_the_number_of_expected_rows_is_in_a_study_only_where_it_is_stated() -> None:
+    assert "expected_rows" not in draft().as_dict()["mechanism"]
+    stated = draft(expected_rows=6002)
+    assert Study.from_dict(stated.as_dict()) == stated
+    with pytest.raises(InputError) as caught:
+        draft(expected_rows=-1)
+    assert caught.value.what == "expected_rows"
+
+
+def test_rows_that_tell_nothing_of_their_label_are_said_to_give_nothing_and_rows_that_tell_much_are_not() -> None:
+    study = draft(HOSPITAL[:3], TWO, epsilon=8.0)
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-1, 1, (400, 3))
+    for labels, useful in ((rng.integers(2, size=400), False), ((rows.sum(axis=1) > 0).astype(int), None)):
+        forecast = forecast_sums(study, n_rows=4000, encoded=EncodedRows(rows, labels, None, rows))
+        assert forecast is not None
+        assert forecast.from_rows
+        (line,) = forecast.tables["Model"][1:]
+        assert (float(line[2]) > 0.9) == (useful is None)
+        assert (line[1] == "no better than guessing") == (useful is False)
+
+
+def test_the_declaration_decides_and_a_participants_own_rows_do_not(tmp_path: Path) -> None:
+    given = make_sum_study(tmp_path, 4, expected_rows=40, epsilon=0.2)
+    inspection = Participant(given.study, given.vaults[0]).check(given.table(0, 200))
+    assert inspection.forecast is not None
+    assert inspection.own_forecast is not None
+    assert inspection.decision is not None
+    assert not inspection.forecast.is_advised
+    assert inspection.decision.answer == "do not share"
+    advised = replace(inspection.forecast, outlooks=(replace(inspection.forecast.outlooks[0], is_useful=True),))
+    for own in (None, inspection.own_forecast):
+        decided = conclude(given.study, replace(inspection, forecast=advised, own_forecast=own)).decision
+        assert decided is not None
+        assert decided.answer == "share"
+
+
+def test_a_forecast_is_kept_with_the_check_and_read_back(tmp_path: Path) -> None:
+    forecast = forecast_sums(draft(HOSPITAL[:2], TWO), n_rows=2000)
+    assert forecast is not None
+    assert type(forecast).from_json(forecast.to_json()) == forecast
