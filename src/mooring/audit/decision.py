@@ -311,13 +311,16 @@ def decide_upload(
     check: Checked | None = None,
     share: Shared | None = None,
     gains: Sequence[Gain | None] = (),
+    is_over: bool = False,
 ) -> Decision:
     """Return the decision on what a participant shares or shared or, without its records, on the uploads of a study.
 
     `what` names what is shared: rows, or sums over them. `reasons` are those of attacks and guarantees, `gains` those of
-    joining.
+    joining. `is_over` says that participants have shared.
     """
     question = "Should participants share in this study?" if check is None else f"Should you share {what}?"
+    if is_over:
+        question = "Participants have shared in this study. Do the measurements support it?"
     if share is not None:
         question = f"You shared {what}. Do the measurements support sharing them?"
     weighed = list(reasons) or [Remark("cannot tell", "What an upload discloses was not measured")]

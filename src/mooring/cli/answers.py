@@ -32,8 +32,14 @@ def open_total(study: Path, folder: Path, shares: Path) -> PairwiseTotal:
     return exchange_of(agreed).open_total(agreed, folder, shares)
 
 
-def show_answer(console: execution.Output, answer: Answer, page: Path | None) -> int:
-    """Print an answer: what it is about, its tables, and what it does not say. Write its page, if there is to be one."""
+def show_answer(console: execution.Output, answer: Answer, page: Path | None, *, study: Path, folder: Path) -> int:
+    """Print an answer: what it is about, its tables, and what it does not say.
+
+    It is kept for the report, and its page is written if there is to be one.
+    """
+    from mooring.protocol.sums.asked import keep_answer
+
+    keep_answer(execution.read_study(study), folder, answer, execution.quote_command())
     if page is not None:
         from mooring.atomic_io import write_atomically
         from mooring.report.answer_page import render_answer

@@ -28,4 +28,6 @@ def associate(
     """
     from mooring.mechanisms.sums.answers.association import associate as associate_total
 
-    return show_answer(console, associate_total(open_total(study, folder, shares), columns or ()), page)
+    return show_answer(
+        console, associate_total(open_total(study, folder, shares), columns or ()), page, study=study, folder=folder
+    )

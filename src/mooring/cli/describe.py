@@ -30,4 +30,10 @@ def describe(
     """
     from mooring.mechanisms.sums.answers.description import describe as describe_total
 
-    return show_answer(console, describe_total(open_total(study, folder, shares), by=by, columns=columns or ()), page)
+    return show_answer(
+        console,
+        describe_total(open_total(study, folder, shares), by=by, columns=columns or ()),
+        page,
+        study=study,
+        folder=folder,
+    )

@@ -38,4 +38,4 @@ def regress(
 
     total = open_total(study, folder, shares)
     answer = estimate_odds_ratios(total, formula) if logistic else regress_total(total, formula)
-    return show_answer(console, answer, page)
+    return show_answer(console, answer, page, study=study, folder=folder)

@@ -33,4 +33,4 @@ def survival(
 
     total = open_total(study, folder, shares)
     answer = estimate_survival(total, by=by, estimator="life-table" if life_table else "kaplan-meier")
-    return show_answer(console, answer, page)
+    return show_answer(console, answer, page, study=study, folder=folder)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # attacks take a second to load, and only an assessment needs
     from mooring.audit import AuditResult, OperatingPoint, PointResult
     from mooring.learners.models import FeatureMap
     from mooring.mechanisms.rotation.projection import Projection
+    from mooring.mechanisms.sums.answers import AskedAnswer
     from mooring.mechanisms.sums.sums import PersonCounts
     from mooring.mechanisms.sums.workload import PairwiseTotal
     from mooring.protocol.description import Description
@@ -336,6 +337,10 @@ class Analysis(Protocol):
         """Open the total from which answers are read, with the combiners' shares in a folder."""
         problem = f"A study of {self.name} has no total, and answers no questions besides its model."
         raise InputError("study", problem=problem, cure="Draft a study of secure sums with questions.")
+
+    def read_answers(self, folder: Path, study: Study | None = None) -> tuple[AskedAnswer, ...]:
+        """Return the answers that a work folder holds; with a study, those about it."""
+        return ()
 
     @abstractmethod
     def prepare_results(self, study: Study, folder: Path) -> Deliverable:

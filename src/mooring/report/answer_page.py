@@ -2,33 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from mooring.mechanisms.sums.answers import Answer, Associations, OddsRatios, Regression, SurvivalCurves
+from mooring.mechanisms.sums.answers import (
+    Answer,
+    AskedAnswer,
+    Associations,
+    Description,
+    OddsRatios,
+    Regression,
+    Statistic,
+    SurvivalCurves,
+)
+from mooring.mechanisms.sums.answers.description import ALL_ROWS
 from mooring.report.frame import render_page
 from mooring.report.plot import BLUE, COLOURS, DASHED, QUIET, Area, Axis, Chart, Shape, shorten
 from mooring.serialization import Rows
 
+_ORDER = ("table-1", "regression", "odds-ratios", "survival", "associations")
 _MOST_LETTERS = 32
+_MOST_LINES = 24
+_MARKS = ("circle", "diamond", "square", "dot", "ring")
 _LINE_HEIGHT = 26
 _RATIOS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50, 100)
 
 
+@dataclass(frozen=True)
+class AnswerSection:
+    """What a page shows of an answer."""
+
+    question: str
+    """The command that asked for it."""
+    answer: Answer
+
+    @property
+    def sentences(self) -> list[str]:
+        """The rows and the guarantee, what intervals include, and notes."""
+        return self.answer.list_sentences()
+
+    @cached_property
+    def charts(self) -> list[Chart]:
+        """The pictures of the answer."""
+        return draw_answer(self.answer)
+
+    @property
+    def tables(self) -> dict[str, Rows]:
+        """Tables by title; numbers at risk before the life table."""
+        tables = dict(self.answer.list_tables())
+        if isinstance(self.answer, SurvivalCurves):
+            return {"Numbers at risk": list_at_risk(self.answer), **tables}
+        return tables
+
+    @property
+    def title(self) -> str:
+        """What was asked, as a heading."""
+        return next(iter(self.answer.list_tables()))
+
+
+def list_sections(answers: Sequence[AskedAnswer]) -> list[AnswerSection]:
+    """Return the answers in the order in which readers expect them, a Table 1 first."""
+    known = {kind: k for k, kind in enumerate(_ORDER)}
+    ordered = sorted(answers, key=lambda asked: known.get(asked.answer.answer, len(known)))
+    return [AnswerSection(asked.command, asked.answer) for asked in ordered]
+
+
+def find_leading(sections: Sequence[AnswerSection]) -> AnswerSection | None:
+    """Return the answer whose picture a report opens with: of those that have one, the last in their order but pairs."""
+    drawn = [section for section in sections if section.charts]
+    leading = [section for section in drawn if not isinstance(section.answer, Associations)]
+    return next(reversed(leading or drawn), None)
+
+
 def render_answer(answer: Answer, *, title: str) -> str:
     """The page of an answer, as HTML: what it is about, its pictures and its tables."""
-    tables = dict(answer.list_tables())
-    if isinstance(answer, SurvivalCurves):
-        tables = {"Numbers at risk": list_at_risk(answer), **tables}
-    values = {"title": title, "sentences": answer.list_sentences(), "charts": draw_answer(answer), "tables": tables}
-    return render_page("answer.html.jinja", values)
+    return render_page("answer.html.jinja", {"title": title, "section": AnswerSection(title, answer)})
 
 
 def draw_answer(answer: Answer) -> list[Chart]:
-    """Return the pictures of an answer: survival curves, or estimates with their intervals; a Table 1 has none."""
+    """Return the pictures of an answer: survival curves, shares by group, or estimates with their intervals."""
     if isinstance(answer, SurvivalCurves):
         return [_draw_curves(answer)]
+    if isinstance(answer, Description):
+        return _draw_shares(answer)
     if isinstance(answer, Regression):
         terms = [(_name(term.term, term.level), term.estimate, term.low, term.high) for term in answer.terms[1:]]
         return [_draw_intervals(terms, "coefficient", 0.0)]
@@ -77,18 +137,53 @@ def _draw_curves(answer: SurvivalCurves) -> Chart:
     return Chart(label, area, tuple(shapes), tuple(legend))
 
 
+def _draw_shares(answer: Description) -> list[Chart]:
+    """Return shares of the levels of categories, a mark per group; of two levels the second, since the first is the rest."""
+    shares = [entry for entry in answer.statistics if entry.statistic == "share" and not math.isnan(entry.estimate)]
+    levels = {column: [entry.level for entry in shares if entry.column == column] for column in _columns(shares)}
+    lines = [
+        (column, level)
+        for column, names in levels.items()
+        for level in (dict.fromkeys(names) if len(dict.fromkeys(names)) != 2 else names[-1:])
+    ][:_MOST_LINES]
+    if not lines:
+        return []
+    groups = [group for group in answer.groups if len(answer.groups) == 1 or group != ALL_ROWS][: len(_MARKS)]
+    area = Area(Axis.even("share", 0.0, 1.0, ".0%"), Axis.names([_name(column, level) for column, level in lines]))
+    shapes: list[Shape] = []
+    legend: list[tuple[str, Shape]] = []
+    for g, (group, colour, outline) in enumerate(zip(groups, COLOURS, _MARKS, strict=False)):
+        for entry in (entry for entry in shares if entry.group == group and (entry.column, entry.level) in lines):
+            k = lines.index((entry.column, entry.level)) + 0.5 * ((g + 0.5) / len(groups) - 0.5)
+            words = (
+                f"{_name(entry.column, entry.level)}, {group}: {entry.estimate:.1%} [{entry.low:.1%}, {entry.high:.1%}]"
+            )
+            shapes.append(area.line([(entry.low, k), (entry.high, k)], colour))
+            shapes.append(area.mark(entry.estimate, k, colour, outline, words))
+        legend += [(f"{answer.by} = {shorten(group, _MOST_LETTERS)}", shapes[-1])] if answer.by and shapes else []
+    height = (16 + 12 * len(groups)) * len(lines)
+    return [Chart("Shares, with 95 % intervals", area, tuple(shapes), tuple(legend), height)]
+
+
+def _columns(entries: Sequence[Statistic]) -> Iterable[str]:
+    return dict.fromkeys(entry.column for entry in entries)
+
+
 def _draw_intervals(entries: Sequence[tuple[str, float, float, float]], title: str, neutral: float) -> Chart:
     """Return estimates as marks on their intervals, one line each; a dashed line marks no effect."""
     lows, highs = [low for _, _, low, _ in entries], [high for _, _, _, high in entries]
     low, high = min(*lows, neutral), max(*highs, neutral)
+    room = 0.04 * (high - low)
     names = Axis.names([name for name, *_ in entries])
     if neutral == 1.0:  # ratios: half and double are equally far from 1
         ticks = [(float(tick), f"{tick:g}") for tick in _RATIOS if low <= tick <= high]
-        area = Area(Axis(title, low, high, tuple(ticks), log=True), names)
+        area = Area(Axis(title, low / 1.05, 1.05 * high, tuple(ticks), log=True), names)
     else:
-        area = Area(Axis.even(title, low, high), names)
+        area = Area(Axis.even(title, low - room, high + room), names)
     shapes = [area.line([(neutral, -0.6), (neutral, len(entries) - 0.4)], QUIET, dash=DASHED, width=1.0)]
     for k, (name, value, start, end) in enumerate(entries):
         shapes.append(area.line([(start, k), (end, k)], BLUE, title=f"{name}: {start:.3g} to {end:.3g}"))
         shapes.append(area.mark(float(np.clip(value, low, high)), k, BLUE, "square", f"{name}: {value:.3g}"))
-    return Chart(f"{title} with 95 % intervals", area, tuple(shapes), height=40 + _LINE_HEIGHT * len(entries))
+    return Chart(
+        f"{title.capitalize()}s with 95 % intervals", area, tuple(shapes), height=40 + _LINE_HEIGHT * len(entries)
+    )

@@ -11,10 +11,12 @@ from mooring.audit import PointResult
 from mooring.mechanisms.sums.guarantee import bound_share, round_up
 from mooring.metrics import Figure
 from mooring.report.charts import Comparison, draw_audit, draw_comparisons, draw_mechanisms
-from mooring.report.plot import ALARM, CALM, Chart
+from mooring.report.plot import ALARM, CALM, QUIET, SAND, Chart
 
-MOST_PICTURES = 4
+_STRONG = 0.2  # a bound up to which a guarantee counts as strong, as in decisions
 _RATE = 0.01  # false alarms that the attacker accepts
+_ABOVE_BY_CHANCE = "The attack's figure is above the bound by chance: its interval holds the bound."
+_ABOVE = "The attack's figure is above the bound: the noise is at fault, or an assumption does not hold."
 _MEMBERSHIP, _LINKAGE = "membership_at_1_percent", "linkage"
 
 
@@ -80,20 +82,24 @@ def picture_attackers(
     rate = _RATE if member is None else max(_RATE, member.chance or 0.0)  # few other rows can only show a larger one
     panels = []
     if member is not None:
-        panels.append(_show_figure("Recognised as members, at least", member))
+        panels.append(_show_figure("Rows recognised by the strongest attack found", member))
     if promise is not None:
         bound, guess = bound_share(*promise, rate), f"by guessing {_count(rate)}"
-        panels.append(
-            People("Recognised as members, at most", f"{round_up(100 * bound)} of 100", "", bound, CALM, guess)
-        )
+        heading, colour = f"{unit.capitalize()}s recognised by any attack, at most", CALM if bound <= _STRONG else SAND
+        panels.append(People(heading, f"{round_up(100 * bound)} of 100", "", bound, colour, guess))
     if linked is not None:
-        panels.append(_show_figure("Picked out of ten look-alikes, at least", linked))
-    of = "row" if promise is None else unit
+        panels.append(_show_figure("Rows picked out of ten look-alikes by the strongest attack found", linked))
+    if linked is None and len(panels) == 1:
+        panels.insert(0, People("Recognised by guessing", f"{_count(rate)} of 100", "", rate, QUIET))
     accepts = f", by an attacker who accepts 1 false alarm in {round(1 / rate):,}" if member or promise else ""
-    words = f"How many of 100 {of}s in the data are recognised{accepts}."
-    found = "'At least' is what the strongest attack found reaches. " if member or linked else ""
-    bound_words = "'At most' is what the guarantee allows any attack. " if promise else ""
-    return [Picture("What an attacker gets", f"{words} {found}{bound_words}{caveat}".strip(), people=tuple(panels))]
+    words = f"How many of 100 in the data are recognised{accepts}."
+    notes = [words, "A better attack may exist." if (member or linked) and not promise else "", caveat]
+    if promise is not None:
+        notes.insert(1, "The guarantee bounds any attack, on its assumptions.")
+        if member is not None and member.value > bound_share(*promise, rate):
+            held = not member.interval.low > bound_share(*promise, rate)
+            notes.insert(2, _ABOVE_BY_CHANCE if held else _ABOVE)
+    return [Picture("What an attacker gets", " ".join(filter(None, notes)), people=tuple(panels))]
 
 
 def picture_trade_off(audit: AuditResult | Plan, point: PointResult | None) -> list[Picture]:

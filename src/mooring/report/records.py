@@ -10,6 +10,7 @@ from typing import Any
 from mooring import AuditResult, Plan
 from mooring.atomic_io import read_bounded
 from mooring.errors import InputError, RefusedError, StorageError
+from mooring.mechanisms.sums.answers import AskedAnswer
 from mooring.protocol.analyst.delivery import Delivery
 from mooring.protocol.analyst.intake import IntakeRecord
 from mooring.protocol.exchange import Exchange
@@ -32,6 +33,8 @@ class StudyRecords:
     check: Inspection | None = None
     share: ShareResult | None = None
     predict: PredictionRecord | None = None
+    answers: tuple[AskedAnswer, ...] = ()
+    """The answers that were read off the total."""
     checked_other_rows: bool = False
     """Whether the last check was of rows other than the shared ones; such a check is left out."""
 
@@ -40,11 +43,19 @@ class StudyRecords:
         for name, (_, command) in _KINDS.items():
             if (record := getattr(self, name)) is not None:
                 yield name, record.command or f"{command} …"
+        for asked in self.answers:
+            yield "answer", asked.command
+
+    @property
+    def are_gathered(self) -> bool:
+        """Whether contributions have been gathered, so that participants have shared."""
+        return self.gathered is not None or bool(self.answers)
 
     @property
     def role(self) -> str:
         """The role whose records these are."""
         is_analyst = any(record is not None for record in (self.intake, self.gathered, self.training, self.delivery))
+        is_analyst |= bool(self.answers)
         is_participant = any(record is not None for record in (self.check, self.share, self.predict))
         if is_analyst and is_participant:
             return "analyst and participant (records of both lie in one folder)"
@@ -88,7 +99,8 @@ def collect_records(folder: Path, study: Study | None = None, *, examples: bool 
         file = gathered if name == "gathered" else f"{name}.json"
         if (folder / file).exists():
             present[name] = read_record(kind, folder / file, what=f"the record {file}", cure=f"Run '{command}' again.")
-    records = StudyRecords(**present)
+    answers = tuple(asked for exchange in exchanges for asked in exchange.read_answers(folder, study))
+    records = StudyRecords(**present, answers=answers)
     check, share = records.check, records.share
     if check is not None and share is not None and share.rows_digest != check.rows_digest:
         return replace(records, check=None, checked_other_rows=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mooring.report.answer_page import AnswerSection, find_leading, list_sections
 from mooring.report.audit_page import AuditSection
 from mooring.report.charts import draw_calibration
 from mooring.report.frame import render_page
-from mooring.report.pictures import MOST_PICTURES, Picture, picture_attackers, picture_joining, picture_trade_off
+from mooring.report.pictures import Picture, picture_attackers, picture_joining, picture_trade_off
 from mooring.report.records import StudyRecords
 from mooring.report.summary import Report, summarise
 
@@ -19,16 +20,25 @@ if TYPE_CHECKING:
 
 def render_report(report: Report) -> str:
     """The page, as HTML; everything in the report is taken for text that anybody may have written."""
-    predict = report.records.predict
+    predict, sections = report.records.predict, list_sections(report.records.answers)
+    leading = find_leading(sections)
     values = {
         "title": report.title,
         "report": report,
         "summary": report.summary,
-        "pictures": draw_pictures(report)[:MOST_PICTURES],
+        "pictures": draw_pictures(report) + _draw_leading(leading),
+        "answers": sections,
+        "leading": leading,
         "audits": [(attacked, AuditSection(attacked.result)) for attacked in report.audits],
         "calibration": draw_calibration(None if predict is None else predict.evaluation),
     }
     return render_page("report.html.jinja", values)
+
+
+def _draw_leading(leading: AnswerSection | None) -> list[Picture]:
+    return (
+        [] if leading is None else [Picture("What the answers say", f"{leading.charts[0].label}.", leading.charts[0])]
+    )
 
 
 def draw_pictures(report: Report) -> list[Picture]:

@@ -199,11 +199,13 @@ def summarise(
     headlines = () if description is None else description.headlines
     what = "these rows" if description is None else description.what_is_shared
     reasons, gains = _weigh(study, description, audits), [fact.gain for fact in joining]
+    is_over = records.are_gathered
+    decision = decide_upload(what, reasons, check=records.check, share=records.share, gains=gains, is_over=is_over)
     summary = Summary(
         role=records.role,
         made=made or f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         study=None if study is None else StudyIdentity(study.name, study.fingerprint, study.digest),
-        decision=decide_upload(what, reasons, check=records.check, share=records.share, gains=gains),
+        decision=decision,
         joining=joining,
         leakage=tuple(headlines or measured or [_NOT_MEASURED]),
         leakage_measured=bool(headlines or measured),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from mooring.errors import InputError, RefusedError, require_choice
 from mooring.learners import LearnerLike
@@ -35,6 +35,9 @@ from mooring.protocol.sums.total import Closing, close_list, open_total
 from mooring.protocol.sums.training import SumTraining, train_sums
 from mooring.serialization import Rows, count_noun, read_entries
 from mooring.typing import Progress
+
+if TYPE_CHECKING:
+    from mooring.mechanisms.sums.answers import AskedAnswer
 
 
 class SumExchange(Exchange):
@@ -197,6 +200,12 @@ class SumExchange(Exchange):
     def open_total(self, study: Study, folder: Path, shares: Path) -> PairwiseTotal:
         """Open the general total; see `mooring.protocol.sums.total.open_total`."""
         return replace(open_total(study, folder, shares).pairwise, caveat=explain_missing_guarantee(study))
+
+    def read_answers(self, folder: Path, study: Study | None = None) -> tuple[AskedAnswer, ...]:
+        """Return the answers that a work folder holds; see `mooring.protocol.sums.asked`."""
+        from mooring.protocol.sums import asked
+
+        return asked.read_answers(folder, study) if (folder / "answers").is_dir() else ()
 
     def describe_study(self, study: Study) -> list[tuple[str, str]]:
         """Return what a study's settings mean, as pairs of a heading and a sentence."""

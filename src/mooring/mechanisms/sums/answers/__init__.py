@@ -4,7 +4,7 @@ Every answer is a frozen value with estimates, 95 % intervals and the guarantee.
 total is covered by the guarantee of that total, so that answers cost no further privacy, however many are asked.
 """
 
-from mooring.mechanisms.sums.answers.answer import Answer, Source
+from mooring.mechanisms.sums.answers.answer import Answer, AskedAnswer, Source
 from mooring.mechanisms.sums.answers.association import Associations, Correlation, Independence, associate
 from mooring.mechanisms.sums.answers.description import Description, Statistic, describe
 from mooring.mechanisms.sums.answers.forecast import AnswerForecast, ForecastLine, forecast_answers, forecast_total
@@ -22,6 +22,7 @@ from mooring.mechanisms.sums.answers.synthesis import SyntheticHeader, Synthetic
 __all__ = [
     "Answer",
     "AnswerForecast",
+    "AskedAnswer",
     "Associations",
     "Correlation",
     "Description",

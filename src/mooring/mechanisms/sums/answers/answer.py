@@ -10,7 +10,7 @@ import numpy as np
 
 from mooring.errors import InputError, MissingExtraError
 from mooring.mechanisms.sums.workload import PairwiseTotal
-from mooring.serialization import FloatOrNaN, Record, Rows, render_html
+from mooring.serialization import FloatOrNaN, OpenRecord, Record, Rows, render_html
 
 SAYS_NOTHING = 0.8
 """An interval that covers this much of what is possible says nothing, and its estimate is not shown."""
@@ -57,9 +57,12 @@ def make_frame(table: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Answer(Record):
+class Answer(OpenRecord):
     """An answer that was read off a total. Every kind of answer derives from it and has a line per estimate."""
 
+    kind_key: ClassVar[str] = "answer"
+    answer: ClassVar[str] = ""
+    """The name of the kind."""
     lines_field: ClassVar[str]
     """Name of the field that holds the lines of the answer's data frame."""
 
@@ -91,6 +94,23 @@ class Answer(Record):
 
     def _repr_html_(self) -> str:
         return render_html(*self.list_sentences(), tables=list(self.list_tables().values()))
+
+
+@dataclass(frozen=True)
+class AskedAnswer(Record):
+    """An answer that is kept, with the command that asked for it."""
+
+    command: str
+    study: str
+    """Digest of the study."""
+    answer: Answer
+
+    def __post_init__(self) -> None:
+        try:
+            self.answer.list_tables()
+        except (LookupError, ArithmeticError, ValueError):
+            problem = "The answer lacks values that its tables show."
+            raise InputError("the answer", problem=problem, cure="Ask the question again.") from None
 
 
 def require_group(total: PairwiseTotal, column: str) -> None:

@@ -63,6 +63,7 @@ class Independence(Record):
 class Associations(Answer):
     """Associations of pairs of columns."""
 
+    answer: ClassVar[str] = "associations"
     lines_field: ClassVar[str] = "correlations"
 
     correlations: tuple[Correlation, ...]

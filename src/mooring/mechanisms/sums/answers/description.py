@@ -63,6 +63,7 @@ class Statistic(Record):
 class Description(Answer):
     """A Table 1."""
 
+    answer: ClassVar[str] = "table-1"
     lines_field: ClassVar[str] = "statistics"
 
     by: str

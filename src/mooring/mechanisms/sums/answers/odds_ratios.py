@@ -69,6 +69,7 @@ class OddsRatio(Record):
 class OddsRatios(Answer):
     """A logistic regression."""
 
+    answer: ClassVar[str] = "odds-ratios"
     lines_field: ClassVar[str] = "ratios"
 
     formula: str

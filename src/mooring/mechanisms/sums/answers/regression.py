@@ -62,6 +62,7 @@ class RegressionTerm(Record):
 class Regression(Answer):
     """A linear regression."""
 
+    answer: ClassVar[str] = "regression"
     lines_field: ClassVar[str] = "terms"
 
     formula: str

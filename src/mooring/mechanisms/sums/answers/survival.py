@@ -93,6 +93,7 @@ class LogRank(Record):
 class SurvivalCurves(Answer):
     """Survival curves of all rows or of groups."""
 
+    answer: ClassVar[str] = "survival"
     lines_field: ClassVar[str] = "points"
 
     by: str
