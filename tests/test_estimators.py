@@ -1,7 +1,5 @@
 """Estimators for scikit-learn users: the contract, and what each promises beyond it."""
 
-import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -124,10 +122,3 @@ def test_in_a_pipeline() -> None:
 )
 def test_what_cannot_be_is_refused(make: Any, what: str, refused: Any) -> None:
     refused(make, what, "", "")
-
-
-def test_the_example_of_the_documentation_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (Path(__file__).parents[1] / "docs" / "methods.md").read_text(encoding="utf-8")
-    example = next(code for code in re.findall(r"```python\n(.*?)```", page, re.S) if "mooring.estimators" in code)
-    exec(compile(example, "methods.md", "exec"), {})
-    assert capsys.readouterr().out.strip() == "[1 1 1 1 1 1 1 1 1 1]"
