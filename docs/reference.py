@@ -49,6 +49,18 @@ FETCHED = {
 }
 
 
+GLOSSARY = ROOT / "docs" / "glossary.md"
+TERM = re.compile(r"^\| ([^|`]+?)(?=,| \(|  | \|)")
+EVERYDAY = {
+    *("attack", "auditor", "card", "chance", "contribution", "control", "deployment", "designer", "draw", "floor"),
+    *("limit", "mechanism", "method", "participant", "receipt", "rotation", "share", "study", "target", "threshold"),
+}
+"""Terms that are also words of everyday language, or that every page uses: the glossary has them, and no page links them."""
+NO_SENTENCE = re.compile(
+    r"^```.*?^```|^(?:    |\||#|<!--).*?$|`[^`]*`|!?\[[^\]]*\]\([^)]*\)|<[^>]+>", flags=re.M | re.S
+)
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages of the API."""
     index = ["# API", "", "| page | what `import mooring` gives |", "|---|---|"]
@@ -69,6 +81,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Put the commands, tables of steps, and drafts of studies on their pages."""
     markdown = re.sub(r"^<!-- steps: ([\w-]+) -->$", lambda marker: render_steps(marker[1]), markdown, flags=re.M)
+    if page.file.src_path == GLOSSARY.name:
+        terms, heading, symbols = markdown.partition("## Symbols")
+        return "\n".join(TERM.sub(_mark_term, line) for line in terms.splitlines()) + f"\n{heading}{symbols}"
+    if not page.file.src_uri.startswith("api"):
+        markdown = link_terms(markdown)
     if page.file.src_uri == "commands.md":
         return "\n".join([markdown, *_render_commands()])
     if page.file.src_uri == "files.md":
@@ -76,6 +93,38 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
             r"^    mooring (study init .*)$", lambda found: found[0] + _draft_study(found[1]), markdown, flags=re.M
         )
     return markdown
+
+
+def list_terms() -> list[str]:
+    """Terms of the glossary that pages link, as the glossary writes them."""
+    terms = GLOSSARY.read_text(encoding="utf-8").partition("## Symbols")[0].splitlines()
+    names = [found[1] for line in terms if (found := TERM.match(line))]
+    return [name for name in names if name != "term" and name not in EVERYDAY]
+
+
+def link_terms(markdown: str) -> str:
+    """A page whose sentences link each term of the glossary where they use it first."""
+    left = {term.lower(): term for term in list_terms()}
+    words = "|".join(map(re.escape, sorted(left, key=len, reverse=True)))
+    uses = re.compile(rf"(?<![\w-])({words})(s?)(?![\w-])", flags=re.I)
+
+    def link(use: re.Match[str]) -> str:
+        term = left.pop(use[1].lower(), "")
+        return f"[{use[0]}](glossary.md#{_slug(term)})" if term else use[0]
+
+    pieces, end = [], 0
+    for kept in NO_SENTENCE.finditer(markdown):
+        pieces += [uses.sub(link, markdown[end : kept.start()]), kept[0]]
+        end = kept.end()
+    return "".join([*pieces, uses.sub(link, markdown[end:])])
+
+
+def _mark_term(found: re.Match[str]) -> str:
+    return f'| <a id="{_slug(found[1])}"></a>{found[1]}'
+
+
+def _slug(term: str) -> str:
+    return f"term-{term.lower().replace(' ', '-')}"
 
 
 def on_post_build(config: MkDocsConfig) -> None:

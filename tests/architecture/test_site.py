@@ -42,3 +42,11 @@ def test_tables_of_steps_have_a_line_for_each_step(reference: ModuleType) -> Non
         assert {line.count(" | ") for line in (head, *lines)} == {4}
         assert rule.count("|") == 6
     assert len(reference.render_steps("desk").splitlines()) > 10
+
+
+def test_a_page_links_a_term_of_the_glossary_in_the_first_sentence_that_uses_it(reference: ModuleType) -> None:
+    page = "# A quorum\n\n    quorum\n\n| quorum |\n\n`quorum` [quorum](a.md) Quorums are small. A quorum; a card.\n"
+    linked = page.replace("Quorums are", "[Quorums](glossary.md#term-quorum) are")
+    assert reference.link_terms(page) == linked
+    glossary = reference.GLOSSARY.read_text(encoding="utf-8")
+    assert {f"| {term}" in glossary for term in [*reference.list_terms(), *reference.EVERYDAY]} == {True}
