@@ -80,6 +80,8 @@ def sum_columns(lines: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     columns["pooled raw"] = [line["pooled"] for line in lines]
     for k, epsilon in enumerate(EPSILONS):
         columns[f"ε = {epsilon:g}" if epsilon else "no noise"] = [line["scores"][k] for line in lines]
+    if any(line["rival"][-1] != "–" for line in lines):
+        columns["DP-EBM of pooled rows, ε = 1"] = [line["rival"][-1] for line in lines]
     return columns | {"recognised at ε = 1": [line["membership_tpr"][-1] for line in lines]}
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from mooring_studies.comparison.findings import render_findings
 from mooring_studies.comparison.results import Results
@@ -16,9 +17,12 @@ from mooring_studies.settings.sections import convert
 from mooring_studies.settings.spec import Spec, read_spec
 from mooring_studies.storage.store import FACTS, ResultStore
 from mooring_studies.summary import joining_pays, sum_columns, summarised
-from mooring_studies.tabular.sum_line import without_colluders_tests
+from mooring_studies.tabular import boosting
+from mooring_studies.tabular.sum_line import SumRows, without_colluders_tests
 from mooring_studies.tabular.sums import SumCase, SumOptions, load_case, run_sums, split_rows
 
+from mooring.mechanisms.sums import TableFeatures
+from mooring.tables import Column, Records, Schema, encode_table, partition
 from tests.studies.support import Counting
 
 N_PATIENTS = 120
@@ -95,6 +99,64 @@ def test_rows_of_the_colluders_own_hospital_are_no_candidates(p: int, left_out: 
     assert [len(part) for part in found.test[1:]] == [len(part) for part in rows.test[1:]]
 
 
+def table_rows() -> SumRows:
+    """Rows of a table with each kind of column, in two classes that follow from a number and a word."""
+    columns = (
+        Column("age", "number", 0, 100, missing="indicate"),
+        Column("income", "number", 0, 1000),
+        Column("sex", "category", categories=("f", "m"), missing="fill"),
+    )
+    rng = np.random.default_rng(5)
+    age, income, sex = rng.integers(0, 101, 900), rng.integers(0, 1001, 900), rng.choice(["f", "m"], 900)
+    labels = (age + 40 * (sex == "f") + rng.normal(0, 10, 900) > 70).astype(np.int64)
+    ages = [None if k % 10 == 0 else float(value) for k, value in enumerate(age)]
+    rows = encode_table(Schema(columns), pa.table({"age": ages, "income": income.astype(float), "sex": sex}))
+    parts = partition(Records(rows=rows, labels=labels), n_participants=5, rows_each=120, rng=rng)
+    return SumRows(parts, TableFeatures(Schema(columns), frozenset({"income"})))
+
+
+def test_columns_of_the_rival_are_those_that_were_declared() -> None:
+    given = table_rows()
+    assert isinstance(given.feature_map, TableFeatures)
+    rows = np.array([[0.5, 0.0, -1.0, 1.0, 0.0], [0.0, 1.0, 1.0, 0.0, 1.0], [-1.0, 0.0, 0.0, 0.0, 0.0]])
+    columns, kinds = boosting.decode_columns(rows, given.feature_map)
+    assert kinds == ["continuous", "nominal", "continuous", "nominal"]
+    assert columns[:, [0, 1, 3]].tolist() == [[0.5, 0, 0], [0, 1, 1], [-1, 0, -1]]
+    assert columns[:, 2] == pytest.approx([-1, 1, 0.85], abs=0.01)  # half of the range, on four decades
+
+
+def test_the_study_says_where_its_rival_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = {"name": "Adult", "source": "census", "n_participants": 5, "rows_each": 5}
+    for is_installed in (True, False):
+        monkeypatch.setattr(boosting, "is_installed", lambda answer=is_installed: answer)
+        assert boosting.has_rival(table_rows()) is is_installed
+        _, facts, _ = run(small_spec(cases=[absent]), tmp_path, tmp_path / str(is_installed))
+        assert any("install interpret-core" in note for note in facts["notes"]) is not is_installed
+
+
+def test_the_rival_learns_from_pooled_rows() -> None:
+    pytest.importorskip("interpret")
+    found = boosting.measure_boosting(table_rows(), 8.0, delta=1e-5, seed=0)
+    assert (found["epsilon"], found["n_rows"]) == (8.0, 600)
+    assert found["auc_clean"] > 0.85
+    assert 0.5 < boosting.measure_boosting(table_rows(), 0.05, delta=1e-5, seed=0)["auc_clean"] < found["auc_clean"]
+
+
+def test_the_rival_has_a_table_of_its_own_beside_sums() -> None:
+    rows = sum_rows()
+    rival = [
+        {"case": "credit default", "n_participants": 50, "rows_each": 50, "deployment": deployment, "method": "dp-ebm"}
+        | {"draw": draw, "epsilon": epsilon, "auc_clean": 0.7}
+        for deployment in (0, 1)
+        for draw, epsilon in enumerate((8.0, 2.0, 1.0), start=1)
+    ]
+    results = Results.from_rows([*rows, *rival])
+    (line,) = tabulate_sums(results)
+    assert line["rival"] == ["70.0 ± 0.0"] * 3
+    assert sum_columns([line])["DP-EBM of pooled rows, ε = 1"] == ["70.0 ± 0.0"]
+    assert "| 76.5 ± 0.7 | 70.0 ± 0.0 | 74.5 ± 0.7 | 70.0 ± 0.0 |" in render_findings({"sums": results})
+
+
 def sum_rows() -> list[dict[str, Any]]:
     """Two deployments of a case; its noisy models are better than training alone, but for the last."""
     base = {"case": "credit default", "n_participants": 50, "rows_each": 50}
@@ -127,6 +189,7 @@ def test_the_table_names_the_better_way_of_training_alone() -> None:
     assert sum_columns([line])["ε = 1"] == ["68.5 ± 0.7"]
     page = render_findings({"sums": results})
     assert "| credit default | 50 × 50 | 120 | 65.0 | 70.0 | 77.0 ± 0.0 | – | 78.5 ± 0.7 |" in page
+    assert "DP-EBM" not in page
     assert summarised(results) == []  # not a study of sizes
     assert joining_pays(results) == (0, 0)
 

@@ -86,6 +86,9 @@ def _line(rows: Results, case: str, rows_each: int, hospital: int | None) -> dic
         "pooled": describe_spread(rows.where(method="pooled-raw").numbers(column)),
         "rotation": describe_spread(rows.where(method="aa-i-gdp").numbers(column)),
         "scores": [describe_spread(part.numbers(column)) for part in sums],
+        "rival": [
+            describe_spread(rows.where(method="dp-ebm", epsilon=epsilon).numbers(column)) for epsilon in EPSILONS[1:]
+        ],
         "membership_auc": [describe_spread(part.numbers("membership_auc")) for part in sums],
         "control": describe_spread(sums[-1].numbers("membership_auc_control")),
         "membership_tpr": [describe_spread(part.numbers("membership_tpr")) for part in sums],

@@ -32,6 +32,7 @@ from mooring_studies.settings.spec import Spec
 from mooring_studies.storage.machine_facts import first_facts
 from mooring_studies.storage.progress import Progress
 from mooring_studies.storage.store import ResultStore
+from mooring_studies.tabular import boosting
 from mooring_studies.tabular.deployment import Point, leakage, make_deployment
 from mooring_studies.tabular.jobs import Job, append_missing, choose_evenly, deployment_streams, keep_facts
 from mooring_studies.tabular.scores import alone, each_own, utility
@@ -48,9 +49,12 @@ from mooring_studies.tabular.sum_line import (
 _NOTES = (
     *NOTES,
     "local-only and pooled-raw learn from encoded columns",
+    "dp-ebm: an explainable boosting machine with differential privacy (interpret-core), of pooled rows and with the same "
+    "epsilon and delta for a row; for tables of two classes where rows are the unit",
     "where persons repeat, the unit is a person: the mean over a person's rows is added, and nobody's rows are split up",
     "categories are taken from all rows, as if a form had declared them beforehand; ranges are declared",
 )
+_NO_RIVAL = "dp-ebm, the rival on pooled rows, was left out: install interpret-core to have it"
 _FEW = 4  # of so many participants, each is scored on its own test rows, in every deployment
 
 
@@ -96,9 +100,8 @@ def run_sums(spec: Spec, *, data_dir: Path | None, store: ResultStore, progress:
     """Measure every case whose files are there, leaving out what the store has already."""
     options = convert(spec.options, SumOptions)
     load = partial(load_case, options=options, data_dir=data_dir)
-    run_cases(
-        spec, options.cases, load, partial(jobs_of, options=options), notes=_NOTES, store=store, progress=progress
-    )
+    notes = (*_NOTES, *(() if boosting.is_installed() else (_NO_RIVAL,)))
+    run_cases(spec, options.cases, load, partial(jobs_of, options=options), notes=notes, store=store, progress=progress)
 
 
 def run_cases(
@@ -188,6 +191,13 @@ def jobs_of(case_rows: SumRows, streams: Streams, deployment: int, *, options: S
     chosen = choose_evenly(options.alone, p)
     jobs = sum_jobs(lambda: case_rows, replace(options, alone=0), streams, seed=seed)
     jobs.append(({"method": "pooled-raw", "draw": 0}, partial(alone, rows, range(p), learners=LEARNERS[:1], seed=seed)))
+    if boosting.has_rival(case_rows):
+        rival = partial(boosting.measure_boosting, case_rows, delta=options.delta, seed=seed)
+        jobs += [
+            ({"method": boosting.METHOD, "draw": k}, partial(rival, epsilon))
+            for k, epsilon in enumerate(options.epsilons)
+            if epsilon != "none"
+        ]
     if deployment < options.deals_alone or p <= _FEW:
         for suffix, part in (("", rows), ("-features", case_rows.features)):
             train = partial(alone, part, learners=LEARNERS, seed=seed)
