@@ -14,6 +14,7 @@ from mooring.attacks.registry import (
     run,
     run_batch,
 )
+from mooring.attacks.sums.pairwise_view import PairwiseView
 from mooring.attacks.sums.view import LabelledFeatures, MembershipScores, SumView
 from mooring.attacks.view import Colluder, CollusionView, PublicRows
 
@@ -29,6 +30,7 @@ __all__ = [
     "LabelledFeatures",
     "LearnedDecoder",
     "MembershipScores",
+    "PairwiseView",
     "PublicRows",
     "Reconstruction",
     "SumView",

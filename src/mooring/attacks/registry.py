@@ -25,7 +25,12 @@ from mooring.attacks.refine import refine
 from mooring.attacks.repeated_upload import repeated_upload
 from mooring.attacks.sums.class_of_one import class_of_one
 from mooring.attacks.sums.column_space import column_space
+from mooring.attacks.sums.empty_cells import empty_cells
+from mooring.attacks.sums.level_of_one import level_of_one
 from mooring.attacks.sums.leverage import leverage
+from mooring.attacks.sums.pairwise_difference import pairwise_difference
+from mooring.attacks.sums.pairwise_register import pairwise_register
+from mooring.attacks.sums.pairwise_view import PairwiseView
 from mooring.attacks.sums.register import register
 from mooring.attacks.sums.value_of_one import value_of_one
 from mooring.attacks.sums.view import MembershipScores, SumView
@@ -67,7 +72,8 @@ class Attack:
     """The same attack on many views at once, where it has such a form: takes the views and returns one `Reconstruction`
     per view. Each attack states what its views must have in common."""
     view: type = CollusionView
-    """The kind of view that the attack takes: `CollusionView` for uploads of rows, `SumView` for a total of sums."""
+    """The kind of view that the attack takes: `CollusionView` for uploads of rows, `SumView` for a total of sums, and
+    `PairwiseView` for the general total."""
 
     @property
     def is_own(self) -> bool:
@@ -113,6 +119,15 @@ ATTACKS: dict[str, Attack] = {
         Attack("class-of-one", "a label that a single row carries", class_of_one, view=SumView),
         Attack("value-of-one", "a feature that a single row carries", value_of_one, view=SumView),
         Attack("register", "a register of everybody who may be in it, solved for", register, view=SumView),
+        Attack(
+            "pairwise-difference",
+            "the sums of pairs against the colluders' rows",
+            pairwise_difference,
+            view=PairwiseView,
+        ),
+        Attack("empty-cells", "pairs of values that no honest row has", empty_cells, view=PairwiseView),
+        Attack("level-of-one", "a level that a single row has", level_of_one, view=PairwiseView),
+        Attack("pairwise-register", "a register, solved for from sums of pairs", pairwise_register, view=PairwiseView),
     )
 }
 """Every attack that mooring knows, the paper's first. The strongest of them bounds leakage from below, never from above."""
@@ -148,7 +163,7 @@ def attacks_on(view: type, attacks: Iterable[str | Attack | Callable[..., Any]] 
 
 def run(
     attack: str | Attack | Callable[..., Any],
-    view: CollusionView | SumView,
+    view: CollusionView | SumView | PairwiseView,
     *,
     rng: np.random.Generator,
     denoiser: str | None = None,

@@ -16,6 +16,7 @@ from mooring.audit.rotation.point import RotationPoint, point_with_noise
 from mooring.audit.rotation.simulation import RowSimulation, SimulationSettings, simulate, simulate_rows
 from mooring.audit.simulation import JointModel, Simulation
 from mooring.audit.specification import AuditSettings, EvaluationSpec, NoiseUnit, ProjectionKind
+from mooring.audit.sums.general_simulation import PairwiseSimulation, simulate_general_total
 from mooring.audit.sums.leakage import attack_total
 from mooring.audit.sums.point import SumPoint
 from mooring.audit.sums.simulation import SumSimulation, simulate_sums
@@ -41,6 +42,7 @@ __all__ = [
     "LinkageTest",
     "NoiseUnit",
     "OperatingPoint",
+    "PairwiseSimulation",
     "Plan",
     "PointGrid",
     "PointResult",
@@ -66,6 +68,7 @@ __all__ = [
     "run_audit",
     "run_denoising",
     "simulate",
+    "simulate_general_total",
     "simulate_rows",
     "simulate_sums",
 ]

@@ -9,6 +9,7 @@ from mooring.audit.rotation.leakage import measure_rows
 from mooring.audit.rotation.simulation import RowSimulation
 from mooring.audit.simulation import Simulation
 from mooring.audit.specification import AuditSettings
+from mooring.audit.sums.general_simulation import PairwiseSimulation
 from mooring.audit.sums.leakage import measure_total
 from mooring.audit.sums.simulation import SumSimulation
 from mooring.errors import InputError
@@ -19,10 +20,10 @@ from mooring.tables import Partition
 def measure_leakage(simulation: Simulation, partition: Partition, settings: AuditSettings) -> Leakage:
     """Return what each attack that applies to a simulation recovers.
 
-    Simulations whose class is neither `RowSimulation` nor `SumSimulation` need a function of their own, which takes the same
-    arguments and is registered with `measure_leakage.register(TheirClass)`. The simulation is one on the partition's
-    training rows. Its test rows are the non-members that attackers must distinguish from uploaded rows. The settings were
-    checked against the partition and name the targets.
+    Simulations of other classes than `RowSimulation`, `SumSimulation` and `PairwiseSimulation` need a function of their
+    own, which takes the same arguments and is registered with `measure_leakage.register(TheirClass)`. The simulation is one
+    on the partition's training rows. Its test rows are the non-members that attackers must distinguish from uploaded rows.
+    The settings were checked against the partition and name the targets.
     """
     kind = type(simulation).__name__
     cure = "Return one of these from `simulate`, or register a function with `measure_leakage.register`."
@@ -31,3 +32,4 @@ def measure_leakage(simulation: Simulation, partition: Partition, settings: Audi
 
 measure_leakage.register(RowSimulation)(measure_rows)
 measure_leakage.register(SumSimulation)(measure_total)
+measure_leakage.register(PairwiseSimulation)(measure_total)

@@ -8,11 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from mooring.attacks import Attack, CollusionView, DoesNotApply, MembershipScores, Reconstruction, resolve_attack
+from mooring.attacks import (
+    Attack,
+    CollusionView,
+    DoesNotApply,
+    MembershipScores,
+    PairwiseView,
+    Reconstruction,
+    SumView,
+    resolve_attack,
+)
 from mooring.audit.rotation.simulation import simulate
+from mooring.audit.sums.general_simulation import simulate_general_total
 from mooring.audit.sums.simulation import simulate_sums
 from mooring.geometry.backend import to_numpy
 from mooring.mechanisms.rotation.methods import METHODS
+from mooring.mechanisms.sums.level_features import LevelFeatures
+from mooring.mechanisms.sums.workload import make_workload
+from mooring.tables.schema import Column, Label, Schema
 from mooring.testing.contract import require
 from mooring.typing import Matrix
 
@@ -53,7 +66,8 @@ def check_attack(attack: str | Attack | Callable[..., Any]) -> None:
     """
     attack = resolve_attack(attack)
     require(attack.name and attack.summary, "The attack needs a name and a summary.")
-    views = dict(_row_views() if issubclass(CollusionView, attack.view) else _sum_views())
+    kinds = ((CollusionView, _row_views), (SumView, _sum_views), (PairwiseView, _pairwise_views))
+    views = dict(next(list_views for kind, list_views in kinds if issubclass(kind, attack.view))())
     applied = 0
     for place, view in views.items():
         arrays = list(_arrays_of(view))
@@ -136,6 +150,27 @@ def _sum_views() -> Iterator[tuple[str, Any]]:
         asked = simulation.encode(rows[1:], labels[1:])
         for colluders in ((0,), ()):
             yield f"ε = {privacy}, colluders {colluders}", simulation.view(colluders, asked=asked)
+
+
+def _pairwise_views() -> Iterator[tuple[str, Any]]:
+    rng = np.random.default_rng(0)
+    words = tuple("abcdef")
+    columns = Column("x", "number", -1, 1), Column("y", "category", categories=words)
+    schema = Schema(columns, Label("z", "classes", ("no", "yes")))
+    features = LevelFeatures(make_workload(schema), schema)
+    rows = [
+        np.hstack([rng.uniform(-1, 1, (_ROWS, 1)), np.eye(6)[rng.integers(5, size=_ROWS)]])
+        for _ in range(_PARTICIPANTS)
+    ]
+    rows[1][0, 1:] = np.eye(6)[5]  # a word that one row alone has
+    labels = [rng.integers(0, 2, _ROWS) for _ in rows]
+    for privacy in (None, 1.0):
+        simulation = simulate_general_total(
+            rows[:-1], labels[:-1], features=features, privacy=privacy, rng=np.random.default_rng(1)
+        )
+        asked = simulation.encode(rows[1:], labels[1:])
+        for colluders in ((0,), ()):
+            yield f"general total, ε = {privacy}, colluders {colluders}", simulation.view(colluders, asked=asked)
 
 
 def _draw() -> tuple[list[Matrix], list[Any]]:

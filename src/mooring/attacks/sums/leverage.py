@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from mooring.attacks.sums.pairwise_view import PairwiseView
 from mooring.attacks.sums.view import MembershipScores, SumView
 from mooring.typing import Matrix
 
@@ -23,7 +24,7 @@ def leverage(view: SumView, *, rng: np.random.Generator) -> MembershipScores:
     return MembershipScores(-measure_leverage(view.joint_products(), rows, noise_scale=max(view.honest.noise_scales)))
 
 
-def score_without_sums(view: SumView) -> MembershipScores:
+def score_without_sums(view: SumView | PairwiseView) -> MembershipScores:
     """Score candidates by how typical they are of the colluders' rows, which an attacker can do without the total."""
     known = view.joint_features(view.require_population())
     rows = view.joint_features(view.candidates)

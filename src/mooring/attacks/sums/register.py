@@ -13,6 +13,7 @@ from scipy.linalg import solve
 
 from mooring.attacks.reconstruction import DoesNotApply
 from mooring.attacks.sums.view import MembershipScores, SumView
+from mooring.typing import Matrix, Vector
 
 MOST_CANDIDATES = 4000
 _LEAST_SHARE, _MOST_SHARE = 0.05, 0.95
@@ -34,7 +35,22 @@ def register(view: SumView, *, rng: np.random.Generator) -> MembershipScores:
     gram = likeness * (on_products * likeness + on_outcomes * (y @ y.T))
     seen = on_products * np.einsum("ni,ni->n", phi @ sums.products, phi)
     seen += on_outcomes * np.einsum("nk,nk->n", phi @ sums.outcomes, y)
-    share = float(np.clip(sums.n_rows / len(phi), _LEAST_SHARE, _MOST_SHARE))
+    return MembershipScores(_solve(gram, seen, sums.n_rows))
+
+
+def solve_register(gram: Matrix, seen: Vector, n_rows: float, noise_scale: float) -> Vector:
+    """Return the estimate of w for equations whose noise has one scale.
+
+    `gram` has the inner products ⟨ψ_i, ψ_j⟩ and `seen` those of the sums with each ψ_i.
+    """
+    if len(gram) < n_rows * _MOST_SHARE:
+        raise DoesNotApply("There are fewer candidates than rows, so they are not a register of all members.")
+    precision = 1 / max(noise_scale, _ROUNDING) ** 2
+    return _solve(precision * gram, precision * seen, n_rows)
+
+
+def _solve(gram: Matrix, seen: Vector, n_rows: float) -> Vector:
+    share = float(np.clip(n_rows / len(gram), _LEAST_SHARE, _MOST_SHARE))
     left = seen - share * gram.sum(axis=1)
     gram[np.diag_indices_from(gram)] += 1 / (share * (1 - share))
-    return MembershipScores(share + solve(gram, left, assume_a="pos"))
+    return np.asarray(share + solve(gram, left, assume_a="pos"))

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from mooring.audit.sums.simulation import words_from
-from mooring.mechanisms.sums.guarantee import SumNoise, SumPrivacy, calibrate_sums
+from mooring.mechanisms.sums.guarantee import SumNoise, SumPrivacy, calibrate_pairwise, calibrate_sums
+from mooring.mechanisms.sums.pairwise import PairwiseAccumulator, PairwiseLayout
 from mooring.mechanisms.sums.prime_field import Words
 from mooring.mechanisms.sums.sums import Outcome, SumAccumulator, SumLayout
+from mooring.mechanisms.sums.workload import make_workload
 from mooring.metrics.membership import EpsilonAudit, bound_epsilon, gaussian_epsilon
 from mooring.randomness import require_generator
+from mooring.tables.schema import Column, Schema
 from mooring.typing import Matrix
 
 Draws = Sequence[tuple[SumNoise, Words]]
@@ -57,6 +61,40 @@ def audit_epsilon(
     )
 
 
+def audit_pairwise_epsilon(privacy: SumPrivacy, *, rng: np.random.Generator, n_runs: int = N_RUNS) -> EpsilonAudit:
+    """Return the ε that canaries measure for the noise of the general total, as `audit_epsilon` does.
+
+    The study has two columns of two levels, so that every entry of the total, of each kind, is changed by every row.
+
+    Examples
+    --------
+    >>> privacy = SumPrivacy(epsilon=8, delta=1e-5, quorum=3, n_colluders=1)
+    >>> audit = audit_pairwise_epsilon(privacy, rng=np.random.default_rng(0))
+    >>> audit.holds, 6 < audit.measured.gaussian < audit.reachable < audit.claimed
+    (True, True)
+    """
+    require_generator(rng)
+    columns = tuple(Column(name, "category", categories=("a", "b")) for name in ("x", "y"))
+    layout = PairwiseLayout(make_workload(Schema(columns)))
+    noise = calibrate_pairwise(layout, replace(privacy, rows_per_person=1))
+    honest = privacy.quorum - privacy.n_colluders
+    sums = PairwiseAccumulator(layout, rng)
+    sums.add(np.array([[1.0, 0.0, 1.0, 0.0]]))
+    scales = math.sqrt(noise.on_products) * np.array([1.0, *[math.sqrt(0.5)] * (layout.size - 1)])
+    moved = sums.vector / scales
+    drawn = np.zeros((n_runs, layout.size))
+    for generator in rng.spawn(honest):
+        words = words_from(generator)
+        drawn += noise.draw_many(layout, words, n_runs) / scales
+    included, excluded = _score_runs(moved, drawn)
+    separation = float(np.linalg.norm(moved)) / math.sqrt(honest)
+    return EpsilonAudit(
+        privacy.epsilon,
+        gaussian_epsilon(separation, privacy.delta),
+        bound_epsilon(included, excluded, delta=privacy.delta),
+    )
+
+
 def run_canaries(
     layout: SumLayout, honest: Draws, *, n_runs: int, known: Draws = (), canary: Matrix = CANARY
 ) -> tuple[Matrix, Matrix]:
@@ -79,6 +117,11 @@ def run_canaries(
     if known:
         seen = np.column_stack([(source.draw_many(layout, words, n_runs) / scales).ravel() for source, words in known])
         drawn -= (seen @ np.linalg.lstsq(seen, drawn.ravel(), rcond=None)[0]).reshape(drawn.shape)
+    return _score_runs(moved, drawn)
+
+
+def _score_runs(moved: Matrix, drawn: Matrix) -> tuple[Matrix, Matrix]:
+    """Return the likelihood ratios of every other run, to which the canary is added, and of the others."""
     weights = moved / np.maximum(drawn.var(axis=0), _SMALLEST)
     scores = drawn @ weights
     scores[::2] += float(moved @ weights)

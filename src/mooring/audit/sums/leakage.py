@@ -7,37 +7,43 @@ from dataclasses import replace
 
 import numpy as np
 
-from mooring.attacks import DoesNotApply, LabelledFeatures, SumView, attacks_on
+from mooring.attacks import DoesNotApply, LabelledFeatures, PairwiseView, SumView, attacks_on
 from mooring.attacks.registry import Attack
 from mooring.attacks.sums.leverage import score_without_sums
 from mooring.attacks.sums.register import MOST_CANDIDATES
 from mooring.audit.point_result import AttackOutcome, Leakage
 from mooring.audit.specification import AuditSettings
-from mooring.audit.sums.canaries import audit_epsilon
+from mooring.audit.sums.canaries import audit_epsilon, audit_pairwise_epsilon
+from mooring.audit.sums.general_simulation import PairwiseSimulation
 from mooring.audit.sums.simulation import SumSimulation
 from mooring.metrics import Membership
 from mooring.tables import Partition
 from mooring.typing import Labels, Matrix
 
+AnySimulation = SumSimulation | PairwiseSimulation
+_REGISTERS = ("register", "pairwise-register")
 _LEAST_OTHERS = 1000  # minimum number of non-members for a false positive rate of 0.1 %
 
 
-def measure_total(simulation: SumSimulation, partition: Partition, settings: AuditSettings) -> Leakage:
+def measure_total(simulation: AnySimulation, partition: Partition, settings: AuditSettings) -> Leakage:
     """Return the leakage of the total to the assumed colluders, and to all participants but one."""
     target = (settings.targets or (1,))[0]
     others = tuple(i for i in range(partition.n_participants) if i != target)
     measured = None
     if simulation.privacy is not None:
         rng = np.random.default_rng([settings.seed, 13])
-        outcome, n_runs = simulation.layout.outcome, settings.n_canary_runs
-        measured = audit_epsilon(outcome, simulation.privacy, rng=rng, n_runs=n_runs)
+        if isinstance(simulation, PairwiseSimulation):
+            measured = audit_pairwise_epsilon(simulation.privacy, rng=rng, n_runs=settings.n_canary_runs)
+        else:
+            outcome, n_runs = simulation.layout.outcome, settings.n_canary_runs
+            measured = audit_epsilon(outcome, simulation.privacy, rng=rng, n_runs=n_runs)
     beyond = attack_total(simulation, partition, settings, others) if len(others) > len(settings.colluders) else ()
     outcomes = attack_total(simulation, partition, settings, settings.colluders)
     return Leakage(outcomes=outcomes, beyond=beyond, epsilon=measured)
 
 
 def attack_total(
-    simulation: SumSimulation, partition: Partition, settings: AuditSettings, colluders: Sequence[int]
+    simulation: AnySimulation, partition: Partition, settings: AuditSettings, colluders: Sequence[int]
 ) -> tuple[AttackOutcome, ...]:
     """Return how well each attack distinguishes honest rows from test rows; colluders know their own test rows."""
     participants = range(partition.n_participants)
@@ -58,9 +64,9 @@ def attack_total(
         control = Membership(guessed[:n], guessed[n:])
     return tuple(
         _attack(attack, view, n, control, settings.seed)
-        if is_register or attack.name != "register"
+        if is_register or attack.name not in _REGISTERS
         else AttackOutcome(attack.name, reason="There are too many rows to solve for the members of a register.")
-        for attack in attacks_on(SumView, settings.attacks)
+        for attack in attacks_on(type(view), settings.attacks)
     )
 
 
@@ -69,7 +75,9 @@ def _sample(rows: LabelledFeatures, most: int, rng: np.random.Generator) -> Labe
     return replace(rows, features=rows.features[chosen], outcomes=rows.outcomes[chosen])
 
 
-def _attack(attack: Attack, view: SumView, n_members: int, control: Membership | None, seed: int) -> AttackOutcome:
+def _attack(
+    attack: Attack, view: SumView | PairwiseView, n_members: int, control: Membership | None, seed: int
+) -> AttackOutcome:
     try:
         finding = attack.function(view, rng=np.random.default_rng([seed, 3]))
     except DoesNotApply as why:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from mooring.audit.operating_points import OperatingPoint
+from mooring.audit.sums.general_simulation import PairwiseSimulation, simulate_general_total
 from mooring.audit.sums.simulation import SumSimulation, simulate_sums
 from mooring.mechanisms.sums.guarantee import MOST_NUMBERS_A_ROW, PRODUCT_SHARE, SumPrivacy, state_odds
+from mooring.mechanisms.sums.level_features import LevelFeatures
 from mooring.mechanisms.sums.secret_sharing import Parties
 from mooring.mechanisms.sums.settings import MOST_BY_DEFAULT, SECURE_SUM
 from mooring.serialization import count_noun
@@ -81,8 +83,16 @@ class SumPoint(OperatingPoint):
             f"where at least {self.quorum} contribute."
         )
 
-    def simulate(self, deployment: Deployment) -> SumSimulation:
+    def simulate(self, deployment: Deployment) -> SumSimulation | PairwiseSimulation:
         """Return a simulation of the total; random draws are the same at every point."""
+        if isinstance(deployment.features, LevelFeatures):
+            return simulate_general_total(
+                deployment.partition.train,
+                deployment.require_labels(),
+                features=deployment.features,
+                privacy=self.settled_for(deployment).privacy,
+                rng=np.random.default_rng([deployment.settings.seed, 12]),
+            )
         return simulate_sums(
             deployment.partition.train,
             deployment.require_labels(),

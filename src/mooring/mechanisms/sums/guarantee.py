@@ -178,9 +178,13 @@ class PairwiseNoise:
 
     def draw(self, layout: PairwiseLayout, words: Words) -> Integers:
         """Return the noise for one vector of sums."""
-        first = draw_discrete_gaussians(words, Fraction(self.on_products), 1)
-        others = draw_discrete_gaussians(words, Fraction(self.on_products, 2), layout.size - 1)
-        return np.concatenate([first, others])
+        return np.asarray(self.draw_many(layout, words, 1)[0])
+
+    def draw_many(self, layout: PairwiseLayout, words: Words, n_draws: int) -> Integers:
+        """Return the noise for several vectors of sums, of shape (n_draws, size)."""
+        first = draw_discrete_gaussians(words, Fraction(self.on_products), n_draws)
+        others = draw_discrete_gaussians(words, Fraction(self.on_products, 2), n_draws * (layout.size - 1))
+        return np.hstack([first[:, None], others.reshape(n_draws, -1)])
 
     def bound_distance(self, layout: PairwiseLayout, honest: int) -> float:
         """Return τ, a bound on the total variation between the noise of `honest` participants and rounded noise."""

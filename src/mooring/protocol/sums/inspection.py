@@ -176,7 +176,7 @@ def _attack(study: Study, encoded: EncodedRows, seed: int) -> AuditResult | None
         chosen, _ = split_stratified(chosen, strata, _MOST_ROWS, rng=rng)
     target, rest = split_stratified(chosen, strata, len(chosen) // 2, rng=rng)
     colluder, others = split_stratified(rest, strata, len(rest) // 2, rng=rng)
-    scaled = scale_labels(study, labels)
+    scaled = labels if scheme.settings.is_general else scale_labels(study, labels)
     partition = Partition.from_parts(
         [rows[colluder], rows[target]],
         [scaled[colluder], scaled[target]],

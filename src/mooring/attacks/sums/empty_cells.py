@@ -1,0 +1,27 @@
+"""Empty cells: a row whose values of two columns no honest row has together is not in the sums.
+
+A member adds h_a h_b to the cell of levels a and b, so that no cell can be smaller than that. A candidate of which some cell
+is smaller was not summed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mooring.attacks.sums.pairwise_view import PairwiseView
+from mooring.attacks.sums.view import MembershipScores
+
+_ROUNDING = 0.02  # weights are rounded at random when they are summed
+
+
+def empty_cells(view: PairwiseView, *, rng: np.random.Generator) -> MembershipScores:
+    """Score by minus the number of rows that a candidate's cells lack, which is zero for members."""
+    view.require_exact()
+    cells, blocks = view.cells, view.list_blocks()
+    rows = view.candidates.features[:, : len(cells)]
+    lacking = np.zeros(len(rows))
+    for k, first in enumerate(blocks):
+        for second in blocks[:k]:
+            added = rows[:, first, None] * rows[:, None, second]
+            lacking += np.maximum(added - cells[first, second] - _ROUNDING, 0.0).sum(axis=(1, 2))
+    return MembershipScores(-lacking)

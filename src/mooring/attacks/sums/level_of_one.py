@@ -1,0 +1,70 @@
+"""Level of one: a level that a single honest row has discloses that row, with its label.
+
+Legend: h the weights of a row on the levels of all columns, w = h_a its weight on level a.
+
+Only one row has the level a if Σ h_a is at most one and the sums of products of a with each other column are those of one
+row: on one level of a column, or on two neighbouring nodes of a number. Then Σ h_a h_b = w h_b for all levels b of other
+columns, which are that row. Several rows that are equal in all other columns cannot be told from one row; each of them
+is read off.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mooring.attacks.reconstruction import DoesNotApply
+from mooring.attacks.sums.pairwise_view import PairwiseView
+from mooring.attacks.sums.view import LabelledFeatures, MembershipScores
+from mooring.mechanisms.sums.levels import Levels
+from mooring.typing import Matrix, Vector
+
+_ROUNDING = 1e-6
+_LEAST_WEIGHT = 1e-2  # smaller ones are read too inexactly
+
+
+def level_of_one(view: PairwiseView, *, rng: np.random.Generator) -> MembershipScores:
+    """Read off the rows that alone have a level, and score candidates by minus the squared distance from the nearest."""
+    view.require_exact()
+    rows, known = _read_rows(view)
+    if not len(rows):
+        raise DoesNotApply("Every level is that of more than one honest row, or of none.")
+    asked = view.candidates.features[:, : rows.shape[1]]
+    squares = (asked**2) @ known.T + (known * rows**2).sum(axis=1) - 2 * asked @ (known * rows).T
+    scores = -np.maximum(squares, 0.0).min(axis=1)
+    return MembershipScores(scores, LabelledFeatures(rows, np.zeros((len(rows), 0))))
+
+
+def _read_rows(view: PairwiseView) -> tuple[Matrix, Matrix]:
+    """Return the weights of the rows that alone have some level, and which of them are known."""
+    columns, blocks = view.layout.workload.columns, view.list_blocks()
+    rows, known = list[Vector](), list[Vector]()
+    for own in blocks:
+        for a in range(own.start, own.stop):
+            weight = view.counts[a]
+            if not _LEAST_WEIGHT < weight <= 1 + _ROUNDING:
+                continue
+            row = view.cells[a] / weight
+            others = [(other, row[block]) for other, block in zip(columns, blocks, strict=True) if block != own]
+            if not others or not all(_is_one_row(other, part) for other, part in others):
+                continue
+            row[a] = weight
+            is_known = np.ones(row.size)
+            if abs(weight - 1) > _ROUNDING:  # the rest of the weight is on one of two neighbours
+                is_known[own] = 0.0
+                is_known[a] = 1.0
+            rows.append(np.where(np.abs(row) < _ROUNDING, 0.0, row))
+            known.append(is_known)
+    if not rows:
+        return np.zeros((0, view.layout.workload.n_levels)), np.zeros((0, view.layout.workload.n_levels))
+    distinct = np.unique(np.round(rows, 4), axis=0, return_index=True)[1]
+    return np.array(rows)[distinct], np.array(known)[distinct]
+
+
+def _is_one_row(levels: Levels, weights: Vector) -> bool:
+    """Return whether weights are those of one row: one level, or two neighbouring nodes of a number, summing to one."""
+    carried = np.flatnonzero(np.abs(weights) > _ROUNDING)
+    if (weights < -_ROUNDING).any() or abs(weights.sum() - 1) > 100 * _ROUNDING:
+        return not len(carried)  # a word that the study does not declare has no level
+    if levels.is_exact or len(carried) == 1:
+        return len(carried) == 1
+    return len(carried) == 2 and carried[1] == carried[0] + 1 and carried[1] < len(levels.nodes)

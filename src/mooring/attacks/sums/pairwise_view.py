@@ -1,0 +1,123 @@
+"""The view of an attacker on the general total: everybody's sums of products of two columns, and what the colluders know.
+
+Legend: h_j the weights of a row on the levels of column j; φ_j = M_j h_j its coordinates, c the constant; β the bubbles.
+What a row adds to the total are the products φ_i φ_jᵀ of two columns, c φ_j, cβ and c², but no φ_j φ_jᵀ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mooring.attacks.reconstruction import DoesNotApply
+from mooring.attacks.sums.view import LabelledFeatures
+from mooring.errors import InputError
+from mooring.mechanisms.sums.guarantee import PairwiseNoise
+from mooring.mechanisms.sums.pairwise import PairwiseLayout
+from mooring.mechanisms.sums.sums import Integers
+from mooring.mechanisms.sums.workload import PairwiseTotal
+from mooring.typing import Matrix
+
+
+@dataclass(frozen=True, eq=False)
+class PairwiseView:
+    """The general total, the noise of each participant, and the contributions of the colluders.
+
+    Rows of it are `LabelledFeatures` without outcomes: their features are h of all columns, the label's among them, and then
+    the curves 4t(1 − t) of the bubbles.
+    """
+
+    layout: PairwiseLayout
+    """The layout of the sums, which is public, like the columns and the noise."""
+    total: Integers
+    """The opened total, of shape (size,)."""
+    n_contributions: int
+    """Number of contributions in the total."""
+    noise: PairwiseNoise | None
+    """The noise of each contribution; None in a study without noise."""
+    known: tuple[Integers, ...] = ()
+    """The colluders' contributions, including their noise, each of shape (size,)."""
+    population: LabelledFeatures | None = None
+    """The colluders' rows; None without colluders."""
+    asked: LabelledFeatures | None = None
+    """Candidate rows; for some attacks, all rows that could be members."""
+
+    @cached_property
+    def honest(self) -> PairwiseTotal:
+        """The sums of honest participants: the total minus the known contributions."""
+        n_honest = self.n_contributions - len(self.known)
+        variance = 0.0 if self.noise is None else float(n_honest * self.noise.on_products)
+        return self.layout.unpack(self.total - sum(self.known, np.zeros_like(self.total)), variance)
+
+    @property
+    def candidates(self) -> LabelledFeatures:
+        """The candidate rows."""
+        if self.asked is None:
+            problem = "The view has no candidate rows to score."
+            raise InputError("asked", problem=problem, cure="Pass candidates to `PairwiseSimulation.view`.")
+        return self.asked
+
+    def require_population(self) -> LabelledFeatures:
+        """Return the colluders' rows, or raise `DoesNotApply` if there are none."""
+        if self.population is None:
+            raise DoesNotApply("Nobody colludes, so no rows of the population are known.")
+        return self.population
+
+    def require_exact(self) -> None:
+        """Raise `DoesNotApply` if the total carries noise."""
+        if self.noise is not None:
+            raise DoesNotApply("Noise hides which cells of two columns a single row fills.")
+
+    def joint_features(self, rows: LabelledFeatures) -> Matrix:
+        """Return the coordinates of rows in all columns and the constant, of shape (n, D)."""
+        workload = self.layout.workload
+        parts = [np.full((len(rows.features), 1), workload.constant_integer / workload.resolution)]
+        at = 0
+        for index, levels in enumerate(workload.columns):
+            parts.append(rows.features[:, at : at + levels.n_levels] @ workload.scaled_contrasts(index).T)
+            at += levels.n_levels
+        return np.hstack(parts)
+
+    def vectors(self, rows: LabelledFeatures) -> tuple[Matrix, Matrix]:
+        """Return the coordinates of rows, and their bubbles in the units of S, of shape (n, n_bubbles)."""
+        workload = self.layout.workload
+        heights = np.array([workload.integer_bubbles[index] for index in workload.bubbles]) / workload.resolution
+        return self.joint_features(rows), rows.features[:, workload.n_levels :] * heights
+
+    def list_blocks(self) -> list[slice]:
+        """Return where the levels of each column are among all."""
+        ends = np.cumsum([levels.n_levels for levels in self.layout.workload.columns])
+        return [
+            slice(int(end) - levels.n_levels, int(end))
+            for end, levels in zip(ends, self.layout.workload.columns, strict=True)
+        ]
+
+    @cached_property
+    def cells(self) -> Matrix:
+        """Σ h hᵀ over the honest rows, of shape (Σ b, Σ b), which is zero between levels of the same column."""
+        workload, total = self.layout.workload, self.honest
+        functions = [
+            workload.functional(levels.name, row).vector
+            for levels in workload.columns
+            for row in np.eye(levels.n_levels)
+        ]
+        readouts = np.array(functions)
+        cells = readouts @ total.matrix @ readouts.T
+        for block in self.list_blocks():
+            cells[block, block] = 0.0
+        return np.asarray(cells)
+
+    @cached_property
+    def counts(self) -> Matrix:
+        """Σ h over the honest rows, of shape (Σ b,)."""
+        workload, total = self.layout.workload, self.honest
+        constant = total.matrix @ workload.constant.vector
+        return np.array(
+            [
+                float(constant @ workload.functional(levels.name, row).vector)
+                for levels in workload.columns
+                for row in np.eye(levels.n_levels)
+            ]
+        )

@@ -1,0 +1,155 @@
+"""A simulated study of the general total: every contribution as `share` makes it, the total, and what an attacker sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from mooring.attacks.sums.pairwise_view import PairwiseView
+from mooring.attacks.sums.view import LabelledFeatures
+from mooring.attacks.view import check_roles
+from mooring.audit.simulation import JointModel
+from mooring.audit.sums.simulation import words_from
+from mooring.learners import Kind, LearnerLike
+from mooring.learners.fitting import MOST_ALONE
+from mooring.learners.models import Predicted
+from mooring.learners.registry import AUTO, resolve_sum_learner
+from mooring.learners.sums import SumModel
+from mooring.mechanisms.sums.guarantee import PairwiseNoise, SumPrivacy, calibrate_pairwise
+from mooring.mechanisms.sums.level_features import LevelFeatures, extract_sums, select_schema
+from mooring.mechanisms.sums.pairwise import PairwiseAccumulator, PairwiseLayout
+from mooring.mechanisms.sums.sums import Integers
+from mooring.mechanisms.sums.workload import PairwiseTotal
+from mooring.randomness import Streams
+from mooring.tables.schema import Schema
+from mooring.typing import Labels, Matrix
+
+
+@dataclass(frozen=True, eq=False)
+class PairwiseSimulation:
+    """A simulated study of the general total with all its secrets."""
+
+    layout: PairwiseLayout
+    schema: Schema
+    """The study's columns and label."""
+    noise: PairwiseNoise | None
+    """The noise that each participant adds; None without noise."""
+    features: tuple[Matrix, ...] = field(repr=False)
+    """Encoded rows of every participant."""
+    labels: tuple[Labels, ...] = field(repr=False)
+    """Their labels, as `EncodedRows` has them."""
+    contributions: tuple[Integers, ...] = field(repr=False)
+    """The sums over every participant's rows, plus noise, each of shape (size,)."""
+    exact: tuple[Integers, ...] = field(repr=False)
+    """The same without noise."""
+    privacy: SumPrivacy | None = None
+    """The guarantee; None without noise."""
+
+    @cached_property
+    def total(self) -> PairwiseTotal:
+        """The total that the analyst opens."""
+        variance = 0.0 if self.noise is None else float(len(self.contributions) * self.noise.on_products)
+        return self.layout.unpack(np.sum(self.contributions, axis=0), variance)
+
+    def train(self, learner: LearnerLike = AUTO, *, seed: int = 0) -> JointModel:
+        """Train the learner of sums that "auto" stands for on the total; other learners need rows, so it is ignored."""
+        schema = select_schema(self.layout.workload, self.schema)
+        features = LevelFeatures(self.layout.workload, schema)
+        kept = {column.name for column in schema.columns}
+        chosen = np.concatenate([np.full(column.width, column.name in kept) for column in self.schema.columns])
+        label, chosen_learner = schema.label, resolve_sum_learner(AUTO, self._kind)
+        n_classes = len(label.classes)
+
+        def fit(total: PairwiseTotal) -> SumModel:
+            return chosen_learner.fit(extract_sums(total, schema), shrink=True)
+
+        def apply(fitted: SumModel, new: Sequence[Matrix]) -> Predicted:
+            phi = features.apply(np.concatenate(new)[:, chosen])
+            predicted = fitted.predict(phi)
+            if not n_classes:
+                predicted = (label.low + label.high) / 2 + (label.high - label.low) / 2 * predicted
+            return predicted, fitted.class_scores(phi)
+
+        def answer_alone(new: Sequence[Matrix]) -> list[Predicted]:
+            picked = np.unique(np.linspace(0, len(self.exact) - 1, MOST_ALONE).astype(np.intp))
+            return [apply(fit(self.layout.unpack(self.exact[int(i)], 0.0)), new) for i in picked]
+
+        model = fit(self.total)
+        classes = np.arange(n_classes) if n_classes else None
+        return JointModel(chosen_learner.name, classes, lambda new: apply(model, new), answer_alone=answer_alone)
+
+    @property
+    def _kind(self) -> Kind:
+        return "classes" if self.schema.label.kind == "classes" else "number"
+
+    def view(self, colluders: Sequence[int] = (0,), *, asked: LabelledFeatures | None = None) -> PairwiseView:
+        """Return the view of the analyst and some colluders, which is empty if the analyst acts alone.
+
+        `asked` are the candidates whose membership attacks score.
+        """
+        p = len(self.contributions)
+        check_roles(next((i for i in range(p) if i not in colluders), 0), colluders, p)
+        return PairwiseView(
+            self.layout,
+            np.asarray(np.sum(self.contributions, axis=0)),
+            p,
+            self.noise,
+            tuple(self.contributions[c] for c in colluders),
+            self.members(colluders) if colluders else None,
+            asked,
+        )
+
+    def members(self, participants: Sequence[int]) -> LabelledFeatures:
+        """Return the rows of these participants as they enter the sums."""
+        return self.encode([self.features[i] for i in participants], [self.labels[i] for i in participants])
+
+    def encode(self, rows: Sequence[Matrix], labels: Sequence[Labels]) -> LabelledFeatures:
+        """Return other rows, given in parts, as they would enter the sums."""
+        weights, curves = self.layout.workload.weigh(np.concatenate(rows), np.concatenate(labels))
+        both = np.hstack([weights, curves])
+        return LabelledFeatures(both, np.zeros((len(both), 0)))
+
+
+def simulate_general_total(
+    datasets: Sequence[Matrix],
+    labels: Sequence[Labels],
+    *,
+    features: LevelFeatures,
+    privacy: SumPrivacy | float | None,
+    rng: np.random.Generator | Streams,
+    rows_of_person: Sequence[Integers] | None = None,
+) -> PairwiseSimulation:
+    """Simulate a study of the general total from rows to the total.
+
+    Parameters
+    ----------
+    datasets : sequence of arrays of shape (n_i, n_features)
+        Encoded rows of every participant.
+    labels : sequence of arrays of shape (n_i,)
+        Codes of classes, or numbers in the units of the table.
+    features : LevelFeatures
+        The columns of the study, from `make_features` of its settings.
+    privacy : SumPrivacy, float or None
+        As for `simulate_sums`.
+    rng : numpy.random.Generator or Streams
+        Participant i draws its noise from the stream "participant/i/sum-noise".
+    rows_of_person : sequence of integers of shape (n_i,), optional
+        The number of rows of each row's person. With it, every person contributes the mean over its rows.
+    """
+    streams = rng if isinstance(rng, Streams) else Streams.drawn(rng)
+    if isinstance(privacy, int | float):
+        privacy = SumPrivacy(float(privacy), 1e-5, quorum=len(datasets), n_colluders=1)
+    layout = PairwiseLayout(features.workload, rows_of_person is not None)
+    noise = None if privacy is None else calibrate_pairwise(layout, privacy)
+    exact, contributions = [], []
+    for i, (rows, known) in enumerate(zip(datasets, labels, strict=True)):
+        sums = PairwiseAccumulator(layout, streams.named(f"participant/{i}/rounding"))
+        sums.add(rows, known, None if rows_of_person is None else rows_of_person[i])
+        words = words_from(streams.named(f"participant/{i}/sum-noise"))
+        exact.append(sums.vector)
+        contributions.append(exact[-1] if noise is None else exact[-1] + noise.draw(layout, words))
+    parts = tuple(datasets), tuple(labels), tuple(contributions), tuple(exact)
+    return PairwiseSimulation(layout, features.schema, noise, *parts, privacy)

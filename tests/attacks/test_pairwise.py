@@ -1,0 +1,195 @@
+"""Attacks on the general total: exact where there is no noise, near chance under a guarantee, and each where it applies."""
+
+import math
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from mooring.attacks import DoesNotApply, LabelledFeatures, MembershipScores, PairwiseView, attacks_on, run
+from mooring.attacks.sums.leverage import score_without_sums
+from mooring.audit import AuditSettings, PairwiseSimulation, attack_total, simulate_general_total, simulate_sums
+from mooring.audit.measurement import measure_leakage
+from mooring.audit.sums.canaries import audit_pairwise_epsilon
+from mooring.learners.models import FeatureMap
+from mooring.mechanisms.sums.guarantee import SumPrivacy
+from mooring.mechanisms.sums.level_features import LevelFeatures
+from mooring.mechanisms.sums.workload import make_workload
+from mooring.metrics import Membership
+from mooring.tables import Partition
+from mooring.tables.schema import Column, Label, Schema
+from mooring.typing import Matrix
+
+SCHEMA = Schema(
+    (
+        Column("age", "integer", 18, 90),
+        Column("bmi", "number", 15, 55),
+        Column("sex", "category", categories=("f", "m")),
+        Column("ward", "category", categories=tuple("abcdef")),
+        Column("site", "category", categories=tuple("ghij")),
+    ),
+    Label("ill", "classes", ("no", "yes")),
+)
+FEATURES = LevelFeatures(make_workload(SCHEMA), SCHEMA)
+P, N_ROWS, N_OTHERS = 3, 80, 200
+EXACT = ("empty-cells", "level-of-one")
+RNG = np.random.default_rng(0)
+
+
+def draw(rng: np.random.Generator, n: int, *, rare: bool = False) -> tuple[Matrix, Matrix]:
+    """Encoded rows and labels; `rare` rows have a ward and an age that no others have."""
+    wards = rng.integers(0, 5, n)
+    age = rng.uniform(-0.8, 0.8, n)
+    if rare:
+        wards[:], age[:] = 5, 1.0
+    parts = [age[:, None], rng.uniform(-0.6, 0.6, (n, 1)), np.eye(2)[rng.integers(2, size=n)], np.eye(6)[wards]]
+    return np.hstack([*parts, np.eye(4)[rng.integers(4, size=n)]]), rng.integers(2, size=n)
+
+
+@cache
+def simulated(epsilon: float | None) -> tuple[PairwiseSimulation, LabelledFeatures, int]:
+    """A study, its candidates with the honest rows first, and how many those are. One honest row alone has a ward."""
+    rng = np.random.default_rng(3)
+    parts = [draw(rng, N_ROWS) for _ in range(P)]
+    lone, label = draw(rng, 1, rare=True)
+    parts[1] = np.vstack([parts[1][0], lone]), np.append(parts[1][1], label)
+    rows, labels = zip(*parts, strict=True)
+    found = simulate_general_total(rows, labels, features=FEATURES, privacy=epsilon, rng=rng)
+    honest, others = found.members((1, 2)), found.encode(*([part] for part in draw(rng, N_OTHERS)))
+    both = np.concatenate([honest.features, others.features])
+    return found, LabelledFeatures(both, np.zeros((len(both), 0))), len(honest.features)
+
+
+def view_of(epsilon: float | None) -> PairwiseView:
+    simulation, candidates, _ = simulated(epsilon)
+    return simulation.view((0,), asked=candidates)
+
+
+def attack(name: str, epsilon: float | None) -> MembershipScores:
+    found = run(name, view_of(epsilon), rng=RNG)
+    assert isinstance(found, MembershipScores)
+    return found
+
+
+def area(name: str, epsilon: float | None) -> float:
+    _, _, n = simulated(epsilon)
+    scores = attack(name, epsilon).scores
+    return float(Membership(scores[:n], scores[n:]).auc)
+
+
+def test_the_cells_of_two_columns_are_read_exactly_off_a_total_without_noise() -> None:
+    found, view = simulated(None)[0], view_of(None)
+    weights = found.members((1, 2)).features[:, : view.layout.workload.n_levels]
+    expected = weights.T @ weights
+    for block in view.list_blocks():
+        expected[block, block] = 0.0
+    assert np.abs(view.cells - expected).max() < 0.1  # weights between nodes are rounded at random
+    words = [
+        block
+        for block, levels in zip(view.list_blocks(), view.layout.workload.columns, strict=True)
+        if not levels.nodes
+    ]
+    for first in words:
+        for second in words:
+            np.testing.assert_allclose(view.cells[first, second], expected[first, second], atol=1e-6)
+    np.testing.assert_allclose(view.counts[words[1]], weights[:, words[1]].sum(axis=0), atol=1e-6)
+
+
+def test_a_row_that_alone_has_a_level_is_read_off_with_its_label() -> None:
+    found, candidates, _ = simulated(None)
+    rows = attack("level-of-one", None).rows
+    assert rows is not None
+    lone = candidates.features[N_ROWS]  # the last of participant 1
+    scores = attack("level-of-one", None).scores
+    assert scores[N_ROWS] == pytest.approx(0.0, abs=1e-3)
+    assert (np.delete(scores, N_ROWS) < -0.1).mean() > 0.95
+    nearest = np.abs(rows.features - lone[: rows.features.shape[1]]).max(axis=1).min()
+    assert nearest < 0.01
+    assert found.total.noise_variance == 0
+
+
+def test_rows_with_a_pair_of_values_that_no_member_has_are_told_from_members() -> None:
+    scores, n = attack("empty-cells", None).scores, simulated(None)[2]
+    assert scores[:n].min() == 0 > scores[n:].min()
+    assert area("empty-cells", None) > 0.55
+
+
+@pytest.mark.parametrize(("epsilon", "least", "most"), [(None, 0.9, 1.0), (8.0, 0.6, 1.0), (1.0, 0.4, 0.62)])
+def test_a_register_is_solved_without_noise_and_hardly_with_it(
+    epsilon: float | None, least: float, most: float
+) -> None:
+    assert least <= area("pairwise-register", epsilon) <= most
+
+
+def test_the_difference_to_the_population_tells_members_and_noise_hides_them() -> None:
+    assert area("pairwise-difference", None) > 0.55
+    control = score_without_sums(view_of(None)).scores
+    n = simulated(None)[2]
+    assert abs(Membership(control[:n], control[n:]).auc - 0.5) < 0.1
+    assert abs(area("pairwise-difference", 0.5) - 0.5) < 0.12
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_attacks_on_single_cells_do_not_apply_under_noise(name: str) -> None:
+    with pytest.raises(DoesNotApply):
+        attack(name, 8.0)
+
+
+def test_an_audit_of_a_general_total_runs_these_attacks_and_measures_its_noise() -> None:
+    rng = np.random.default_rng(1)
+    train, test = ([draw(rng, 60) for _ in range(P)] for _ in range(2))
+    partition = Partition.from_parts(
+        [rows for rows, _ in train],
+        [labels for _, labels in train],
+        rng=rng,
+        test=[rows for rows, _ in test],
+        test_labels=[labels for _, labels in test],
+    )
+    privacy = SumPrivacy(1.0, 1e-5, P, 1)
+    parts = partition.train, partition.train_labels or ()
+    simulation = simulate_general_total(*parts, features=FEATURES, privacy=privacy, rng=rng)
+    settings = AuditSettings(colluders=(0,), n_canary_runs=2_000)
+    leakage = measure_leakage(simulation, partition, settings)
+    assert [outcome.attack for outcome in leakage.outcomes] == [known.name for known in attacks_on(PairwiseView)]
+    assert leakage.epsilon is not None
+    assert leakage.epsilon.holds
+    exact = simulate_general_total(*parts, features=FEATURES, privacy=None, rng=rng)
+    strongest = max(
+        outcome.figures["membership_auc"].value
+        for outcome in attack_total(exact, partition, settings, (0,))
+        if outcome.applies
+    )
+    assert strongest > 0.99
+
+
+def test_canaries_show_nearly_the_guarantee_of_the_general_total_and_notice_noise_that_is_too_small(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    privacy = SumPrivacy(4.0, 1e-5, 3, 1)
+    audit = audit_pairwise_epsilon(privacy, rng=np.random.default_rng(0), n_runs=4_000)
+    assert audit.holds
+    assert audit.claimed == 4.0
+    assert audit.measured.gaussian > 2.5
+    from mooring.audit.sums import canaries
+
+    def calibrate(layout: object, given: SumPrivacy) -> object:
+        noise = calibrate_rightly(layout, given)
+        return replace(noise, on_products=noise.on_products // 16)
+
+    calibrate_rightly = canaries.calibrate_pairwise
+    monkeypatch.setattr(canaries, "calibrate_pairwise", calibrate)
+    assert not audit_pairwise_epsilon(privacy, rng=np.random.default_rng(0), n_runs=4_000).holds
+
+
+def test_the_model_of_a_simulated_general_total_is_that_of_its_rows() -> None:
+    rng = np.random.default_rng(2)
+    parts = [draw(rng, 400) for _ in range(P)]
+    labels = [(rows[:, 0] > 0).astype(int) for rows, _ in parts]
+    found = simulate_general_total([rows for rows, _ in parts], labels, features=FEATURES, privacy=8.0, rng=rng)
+    rows, _ = draw(rng, 300)
+    assert np.mean(found.train().predict([rows]) == (rows[:, 0] > 0)) > 0.9
+    one_model: FeatureMap = FEATURES
+    sums = simulate_sums([rows for rows, _ in parts], labels, feature_map=one_model, privacy=None, rng=rng)
+    assert sums.layout.n_features == FEATURES.n_features
+    assert math.isclose(found.total.n_rows, 1200, rel_tol=0.1)
