@@ -47,7 +47,7 @@ class Setting:
     projection: Projection
     anchor_noise_scales: tuple[float | None, ...]
     public_rows: attacks.PublicRows | None = None
-    """Of a public projection: the attacker has them, too."""
+    """The rows that a public projection was fitted to, which the attacker has, too."""
 
 
 def main() -> None:

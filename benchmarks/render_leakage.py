@@ -20,7 +20,7 @@ from mooring.audit.statements import warn_of_linkage
 from mooring.theory import transition_scale
 
 CHANCE = 0.1
-"""Of linkage: one of ten look-alikes is the true row."""
+"""The chance level of linkage: one of ten look-alikes is the true row."""
 DOCS = Path(__file__).parent.parent / "docs"
 SHOWN = {
     "exposed_tenth": "error of the most exposed tenth",

@@ -161,7 +161,7 @@ class Decision(Record):
 
     @classmethod
     def from_reasons(cls, question: str, reasons: Iterable[Reason]) -> Decision:
-        """Return the decision that follows: one reason against is enough, and so is one that leaves the answer open."""
+        """Return the decision: the most cautious answer that any of the reasons gives."""
         distinct = list(dict.fromkeys(reasons))
         answers: tuple[Verdict, ...] = ("do not share", "cannot tell", "share")
         answer = next(answer for answer in answers if any(reason.answer == answer for reason in distinct))

@@ -22,16 +22,16 @@ class PointGrid:
     methods: Sequence[str | Method] = tuple(METHODS)
     """Names of methods, or methods; by default, all methods in `METHODS`."""
     n_components: int | None = None
-    """h; by default, the number of features, up to 30."""
+    """Number of components h; by default the number of features, up to 30."""
     n_anchor_rows: int | None = None
-    """r; by default, four times h."""
+    """Number of anchor rows r; by default four times h."""
     anchor_noise_scales: Sequence[float] = (0.05, 0.1, 0.2)
     data_noise_levels: Sequence[float] = (0.3, 0.5, 0.8)
-    """v, and λ as in `RotationPoint`."""
+    """Scales of the anchor noise, v, and levels of the private-data noise, λ as in `RotationPoint`."""
     data_noise_scales: Sequence[float] = ()
-    """σ, which replaces λ if it is given."""
+    """Scales of the private-data noise, σ, which replace λ if they are given."""
     epsilons: Sequence[float | None] = ()
-    """ε of secure sums; None for sums without noise."""
+    """Values of ε for secure sums; None for sums without noise."""
 
     def points(self, n_components: int, rms: Callable[[int], float] | None = None) -> tuple[OperatingPoint, ...]:
         """Return the points; `n_components` is used if the grid does not state a number of components.

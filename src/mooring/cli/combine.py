@@ -44,7 +44,9 @@ def combine(
             help="Where receipts and your share are sent: a folder, or its URL.", show_default="where bundles are"
         ),
     ] = None,
-    every: Annotated[float | None, watch_option(min=1.0, help="Seconds between two looks.", show_default="60")] = None,
+    every: Annotated[
+        float | None, watch_option(min=1.0, help="Seconds between two checks for new files.", show_default="60")
+    ] = None,
 ) -> int:
     """Take the step 'combine'.
 
@@ -58,7 +60,7 @@ def combine(
 
     Afterwards: mooring combine --bundles inbox --list closing.list --study study.toml --vault st-mary/vault
 
-    All by itself: mooring combine --watch --bundles s3://ward/inbox --study study.toml --vault st-mary/vault
+    Unattended: mooring combine --watch --bundles s3://ward/inbox --study study.toml --vault st-mary/vault
     """
     workspace = execution.make_workspace(study, vault)
     misplaced: dict[str, object] = {"--output": output} if watch else {"--to": to, "--every": every}

@@ -24,7 +24,7 @@ def describe(
 
     Means are those of the values that are not missing. A number on a logarithmic scale is described by the mean of its
     logarithm. The study must be declared for tables, regression or survival. Every answer comes from the same total and
-    costs no further privacy.
+    uses up no further privacy budget.
 
     Example: mooring describe --by arm
     """

@@ -37,7 +37,7 @@ ReportFolder = Annotated[
 
 
 def parse_epsilon(word: str) -> float | None:
-    """Read ε as people write it: a positive number, or 'none', which is None."""
+    """Return the ε that a person wrote: a positive number, or None for 'none'."""
     try:
         epsilon = None if word == "none" else float(word)
     except ValueError:

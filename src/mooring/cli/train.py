@@ -55,7 +55,7 @@ def train(
 
     Secure sums: mooring train --study study.toml --folder analysis --shares inbox
 
-    Of any column, from the same total: mooring train --shares inbox --outcome smoker
+    Another outcome: mooring train --shares inbox --outcome smoker
 
     With Dask, in pieces: mooring train --engine dask --learner random-fourier
     """

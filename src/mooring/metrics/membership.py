@@ -43,7 +43,7 @@ class Membership:
     members: Matrix
     """Scores of rows that contributed to what the attacker saw, of shape (m,)."""
     others: Matrix
-    """Scores of rows that did not, of shape (n,)."""
+    """Scores of rows that did not contribute, of shape (n,)."""
 
     def __post_init__(self) -> None:
         for name in ("members", "others"):

@@ -232,7 +232,7 @@ COMMON: Sequence[Step] = (
         name="show",
         role="everybody",
         title="Show the study",
-        explanation="Say in words what a study declares, who takes part, and its fingerprint.",
+        explanation="Print what a study declares, who takes part, and its fingerprint.",
         command="study show",
         phase=AGREE,
         needs=(STUDY,),
@@ -252,8 +252,8 @@ COMMON: Sequence[Step] = (
         name="match",
         role="participant",
         title="Match your table to the study",
-        explanation="Write how your own table is read where its names, words, decimal marks, dates or missing values differ "
-        "from the study's, with suggestions; later steps read the table so.",
+        explanation="Write a file that says how to read your own table where its names, words, decimal marks, dates or "
+        "missing values differ from the study's; later steps use it.",
         command="match",
         phase=SHARE_ONCE,
         needs=(STUDY, TABLE),
@@ -284,8 +284,8 @@ COMMON: Sequence[Step] = (
         name="check",
         role="participant",
         title="See what would be disclosed",
-        explanation="See what others could recover of your rows at the study's noise, and whether to share them; nothing "
-        "leaves.",
+        explanation="Measure what others could recover of your rows at the study's noise, and advise whether to share them. "
+        "Nothing leaves.",
         command="check",
         phase=SHARE_ONCE,
         needs=(AGREED, TABLE),
@@ -361,7 +361,7 @@ COMMON: Sequence[Step] = (
         name="train",
         role="analyst",
         title="Train",
-        explanation="Train the joint model, and say how well it predicts, as far as an analyst can know.",
+        explanation="Train the joint model, and score it as far as the analyst can.",
         command="train",
         phase=ANALYSE,
         needs=(AGREED, GATHERED),

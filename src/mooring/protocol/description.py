@@ -53,7 +53,7 @@ class Terms:
     measures: tuple[str, ...]
     """What protects persons, in sentences."""
     files: tuple[tuple[str, str, str], ...]
-    """What is kept, where, and for what it is needed."""
+    """What is kept, where, and why it is needed."""
     outputs: tuple[tuple[str, str], ...]
     """What leaves a participant's environment, and to whom it goes."""
     egress: str

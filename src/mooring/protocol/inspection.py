@@ -45,7 +45,7 @@ class Inspection(Record):
     command: str = ""
     """The command that was run."""
     forecast: StudyForecast | None = None
-    """What the study is likely to give, by its declaration alone; None if nothing can be told."""
+    """What the study is likely to give, by its declaration alone; None if nothing can be forecast."""
     own_forecast: StudyForecast | None = None
     """The same if everybody's rows are like these, which is for a person's eyes and decides nothing."""
 

@@ -19,7 +19,7 @@ class Finding(Record):
     """Something in a result that a reader must not overlook."""
 
     kind: str
-    """Its kind: "missing", "flagged", "left out" and so on."""
+    """The kind of the finding, such as "missing", "flagged" or "left out"."""
     words: str
     """The finding as a sentence."""
     about: tuple[str, ...] = ()

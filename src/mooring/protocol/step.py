@@ -46,7 +46,7 @@ class Item:
 
     @property
     def described(self) -> str:
-        """What it is, with the names of its files."""
+        """The item in words, with the names of its files."""
         return f"{self.what} ({', '.join(self.files)})" if self.files else self.what
 
 

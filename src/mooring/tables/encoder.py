@@ -306,7 +306,7 @@ def _adapt(
             usable &= ~mask
             continue
         at = batch.column_names.index(columns[place].name)
-        filled = batch.column(at).take(pa.array(np.arange(n), mask=mask))  # no value in place of an unfit one
+        filled = batch.column(at).take(pa.array(np.arange(n), mask=mask))  # the cell has no value that fits
         batch = batch.set_column(at, columns[place].name, filled)
     if not usable.any():
         return None
@@ -410,7 +410,9 @@ def _read_persons(cells: Any) -> tuple[npt.NDArray[np.float64], list[InvalidCell
     """Return equal numbers for equal names of persons, and the cells that are not UTF-8."""
     words = distinct_words(pc.cast(cells, pa.string()) if pa.types.is_decimal(cells.type) else cells)
     numbers = cell_values(words.text)
-    rounded = np.flatnonzero((np.abs(numbers) >= 2**53) & (numbers != MISSING_VALUE))  # two persons would be one
+    rounded = np.flatnonzero(
+        (np.abs(numbers) >= 2**53) & (numbers != MISSING_VALUE)
+    )  # otherwise two persons would count as one
     names = words.text.take(pa.array(rounded)).to_pylist()
     numbers[rounded] = [cell_value(f"number {name.strip()}") for name in names]
     broken = [InvalidCells(ProblemKind.ENCODING, words.not_utf8)] if words.not_utf8.size else []

@@ -34,7 +34,7 @@ _CURE = "Correct the mapping."
 
 @dataclass(frozen=True)
 class ColumnMapping(Record):
-    """How one column of a study is read from a site's table. What is left out is as in the rest of the table."""
+    """How one column of a study is read from a site's table. A rule that is left out is that of the whole table."""
 
     source: str = ""
     """Name of the column in the table; empty if it is that of the study."""
@@ -45,7 +45,7 @@ class ColumnMapping(Record):
     missing_words: tuple[str, ...] = ()
     """Words that stand for a missing value in this column, besides those of the whole table."""
     words: dict[str, str] = field(default_factory=dict)
-    """The study's word for words of the table."""
+    """The study's word for each word of the table."""
     other: str = ""
     """The study's word for every word that is neither among `words` nor a category; empty if such words stay as they are."""
 
@@ -63,7 +63,7 @@ class TableMapping(Record):
     ignore: tuple[str, ...] = ()
     """Columns of the table to leave out."""
     columns: dict[str, ColumnMapping] = field(default_factory=dict)
-    """By the name of the column in the study."""
+    """The rules for single columns, by the name of the column in the study."""
 
     def __post_init__(self) -> None:
         _require_one_of("separator of the mapping", self.separator, ("", *SEPARATORS))
@@ -106,7 +106,7 @@ class TableMapping(Record):
 
     @property
     def sources(self) -> dict[str, str]:
-        """The names in the table of columns that have a different name in the study, by the latter."""
+        """The name in the table of each column that the study names differently, by its name in the study."""
         return {name: rule.source for name, rule in self.columns.items() if rule.source and rule.source != name}
 
     def rename(self, names: Sequence[str]) -> dict[str, str]:

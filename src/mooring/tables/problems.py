@@ -221,7 +221,7 @@ class RaggedLines:
         return len(self.numbers) > self.most
 
     def number_of(self, places: Any) -> Any:
-        """Row numbers in the file of rows whose `places` are counted from 0 without these lines."""
+        """Return the row numbers in the file of rows whose `places` are counted from 0 without these lines."""
         above = np.array(self.numbers, dtype=np.int64) - 1 - np.arange(len(self.numbers))  # rows above each line
         return places + 1 + np.searchsorted(above, places, side="right")
 

@@ -35,7 +35,7 @@ class SuggestedMapping:
 
     mapping: TableMapping
     pairs: dict[str, str]
-    """The columns of the table that are suggested for columns of the study that it does not name, by the latter."""
+    """The column of the table that is suggested for each column of the study that the table does not name."""
     absent: tuple[str, ...]
     """Columns of the study for which the table has no column that could be suggested."""
     unknown_words: dict[str, tuple[str, ...]]

@@ -21,16 +21,18 @@ if TYPE_CHECKING:
 
 def reproduce(
     study: Annotated[
-        str | None, typer.Argument(help="Which study; without one, all are listed.", show_default=False)
+        str | None, typer.Argument(help="Name of the study. Without it, all studies are listed.", show_default=False)
     ] = None,
     output: Annotated[
         Path,
-        typer.Option(help="Folder that gets a folder of the study's name. A run that was stopped goes on from there."),
+        typer.Option(
+            help="Folder in which the study gets a folder of its own. An interrupted run continues from there."
+        ),
     ] = Path("reproduction"),
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of the data files; docs/reproducing.md says which go where.",
+            help="Folder of the data files. docs/reproducing.md lists them.",
             show_default="$MOORING_DATA, or else data",
             rich_help_panel="Inputs",
         ),
@@ -38,7 +40,7 @@ def reproduce(
     face_model: Annotated[
         Path | None,
         typer.Option(
-            help="ONNX face model, for celeba and participants.",
+            help="Face model as an ONNX file, for the studies celeba and participants.",
             show_default="faces/w600k_mbf.onnx in the data folder",
             rich_help_panel="Inputs",
         ),
@@ -46,36 +48,37 @@ def reproduce(
     quick: Annotated[
         bool,
         typer.Option(
-            "--quick", help="A small version: the whole way with fewer rows and draws, no claim about the paper."
+            "--quick", help="Run a small version with fewer rows and draws, which supports no claim about the paper."
         ),
     ] = False,
     draws: Annotated[
         int | None,
         typer.Option(
-            help="Noise levels drawn for each kind of noise, 1 or more; in mnist, celeba and participants alone.",
+            help="Number of noise levels to draw for each kind of noise. Only for mnist, celeba and participants.",
             show_default="as in the study",
         ),
     ] = None,
     deployments: Annotated[
         int | None,
         typer.Option(
-            help="How many times to repeat all with other splits, secrets and anchors: 1 or more; the paper has one.",
+            help="Number of deployments, each with its own split, secrets and anchor. The paper has one.",
             show_default="as in the study",
         ),
     ] = None,
     device: Annotated[
-        str, typer.Option(help="Where image studies run: cpu, cuda, or auto, which is cuda where there is one.")
+        str, typer.Option(help="Device for studies of images: cpu, cuda, or auto, which uses a GPU if there is one.")
     ] = "auto",
     redraw: Annotated[
         bool,
         typer.Option(
-            "--redraw", help="Run nothing; draw figures and page again from the results in the output folder."
+            "--redraw",
+            help="Run nothing, and draw the figures and the page again from the results in the output folder.",
         ),
     ] = False,
     row: Annotated[
         str | None,
         typer.Option(
-            help="Compute this row of a finished study again, and nothing else; show it beside the kept one.",
+            help="Compute only this row of a finished study again, and show it beside the kept one.",
             metavar="COLUMN=VALUE,…",
             show_default=False,
             rich_help_panel="One row again",
@@ -85,7 +88,7 @@ def reproduce(
         Path | None,
         typer.Option(
             "--from",
-            help="Folder of the finished study that --row is of; nothing is written there.",
+            help="Folder of the finished study that has the row. Nothing is written there.",
             show_default="the study's folder in the output folder",
             rich_help_panel="One row again",
         ),

@@ -17,7 +17,7 @@ _DIGITS, _FEW_DIGITS = re.compile(r"\d{4}"), re.compile(r"\d{3}")  # 'grade 3', 
 
 
 def find_personal(words: Collection[str], *, is_named: bool = False) -> str:
-    """Say why words may point to single persons; empty if they do not look so.
+    """Return why words may identify single persons; empty if they do not seem to.
 
     One mail address is enough. Identifiers and names are looked for only in columns that the site did not name as a category
     itself, and must be half of the words or more. An identifier has at least four digits in a row, or at least three beside

@@ -167,7 +167,7 @@ def render_table(table: Mapping[str, Any]) -> str:
 
 
 def render_value(value: Any) -> str:
-    r"""A value as TOML; a long list is wrapped.
+    r"""Return a value as TOML; a long list is wrapped.
 
     Examples
     --------

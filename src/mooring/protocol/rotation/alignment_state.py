@@ -228,7 +228,7 @@ class AlignmentState:
         return hashlib.sha256(self.template.tobytes() + self.origin.tobytes()).hexdigest()
 
     def map_digest(self, index: int) -> str:
-        """SHA-256 of one participant's map."""
+        """Return the SHA-256 digest of one participant's map."""
         parts = (self.orthogonals[index], self.means[index], self.origin)
         return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()
 

@@ -262,7 +262,7 @@ class Steps:
         self._done, self._total, self._progress = 0, total, progress
 
     def advance(self, count: int = 1) -> None:
-        """Count so many more steps as done."""
+        """Count further steps as done."""
         self._done += count
         if self._progress:
             self._progress(self._done, self._total)

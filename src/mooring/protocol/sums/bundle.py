@@ -94,7 +94,7 @@ class Box:
 
 
 def words_of(key: Secret) -> Words:
-    """A stream of uniform words from a key, each used once."""
+    """Return a stream of uniform words from a key, each of which is used once."""
     stream, chunk = Stream(key), -1
 
     def take(count: int) -> Elements:

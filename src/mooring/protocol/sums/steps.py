@@ -113,8 +113,8 @@ STEPS = (
         name="confirm",
         role="combiner",
         title="Test bundles",
-        explanation="Test your share in each bundle, and write a receipt for the analyst; bundles that arrive later are "
-        "tested by taking the step again.",
+        explanation="Test your share in each bundle, and write a receipt for the analyst. Take the step again for bundles "
+        "that arrive later.",
         command="combine",
         phase=SHARE_ONCE,
         needs=(AGREED, BUNDLES),
@@ -129,8 +129,8 @@ STEPS = (
         name="combine",
         role="combiner",
         title="Combine",
-        explanation="Add up your shares of the bundles that the analyst's closing list names; one list is answered, once, "
-        "and your combining key is destroyed then.",
+        explanation="Add up your shares of the bundles that the analyst's closing list names. You can answer one list "
+        "only: your combining key is then destroyed.",
         command="combine",
         phase=SHARE_ONCE,
         needs=(AGREED, BUNDLES, CLOSING_LIST),

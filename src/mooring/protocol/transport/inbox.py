@@ -63,7 +63,7 @@ def download_bundles(
     part: Part | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Candidate]:
-    """Yield every bundle at an address, or `part` of each. Downloads go to `received`; `copies` are accepted, by name."""
+    """Yield every bundle at an address, or `part` of each. `copies` are those that were accepted, in `received`."""
     system, listed = list_objects(address)
     make_folder(received, mode=0o700, what="the work folder")
     for index, entry in enumerate(listed):
@@ -92,7 +92,7 @@ def fetch_files(source: str | Path, suffix: str, folder: Path, *, most_bytes: in
 
 
 def list_versions(source: str | Path, suffix: str = SUFFIX) -> list[tuple[str, str]]:
-    """Return the names of the files with a suffix at an address, each with a word that changes when the file does."""
+    """Return the files with a suffix at an address by name, each with a mark that changes when the file does."""
     if is_url(source):
         return [(str(entry["name"]), hash_listing(entry)) for entry in list_objects(str(source), suffix)[1]]
     files = list_files(source, suffix)
