@@ -17,6 +17,7 @@ from tests import commands
 from tests.raising import raising
 
 OWN = "Alter;sex;ill;comment;pid\n50,5;F;Ja;7531-canary;1\n60,25;M;Nein;x;2\n75;zzcanary;nein;y;3\n"
+ROLES = (("north", "participant"), ("south", "participant"), ("west", "participant"), ("lab", "analyst"))
 FILLED = ["--label", "ill", "--classes", "no,yes", "--range", "age=0:120", "--category", "gender=female,male,other"]
 
 
@@ -44,6 +45,18 @@ def test_a_table_of_other_names_and_words_is_read_once_it_is_matched(folder: Pat
     fit = json.loads(commands.run("check", "own.csv", "--fit-only", "--format", "json").stdout)
     assert fit["n_rows"] == 3
     assert fit["class_counts"] == {"no": 2, "yes": 1}
+
+
+def test_every_command_that_reads_by_a_mapping_says_so(folder: Path) -> None:
+    """A mapping that came with the study's files could have any column of the table read as one of the study's."""
+    (folder / "mapping.toml").write_text('[columns.gender]\nsource = "zzhiv"\nother = "male"\n')
+    (folder / "own.csv").write_text("age,zzhiv,ill,pid\n50,yes,no,1\n60,no,yes,2\n")
+    for name, role in ROLES:
+        commands.run("join", "--name", name, "--role", role, "--vault", folder / name, "--output", f"{name}.card.toml")
+    commands.run("study", "enrol", *(f"{name}.card.toml" for name, _ in ROLES))
+    (folder / "north").rename(folder / "vault")
+    for words in (["check", "own.csv", "--fit-only"], ["check", "own.csv"], ["share", "own.csv"]):
+        assert "zzhiv" in commands.run(*words).output
 
 
 @pytest.mark.posix

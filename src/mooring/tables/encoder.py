@@ -34,7 +34,7 @@ from mooring.tables.cells import (
 from mooring.tables.column_encoder import encode_column, encode_plain
 from mooring.tables.files import OpenTable, no_rows, open_table
 from mooring.tables.problems import InvalidCells, Problem, ProblemKind, ProblemLog
-from mooring.tables.reader import table_batches
+from mooring.tables.reader import original_name, table_batches
 from mooring.tables.schema import Column, Schema
 from mooring.typing import Matrix, Progress, TableSource
 
@@ -325,6 +325,7 @@ def _read(reading: _Reading, log: ProblemLog, rows_at_once: int, progress: Progr
         reading.table,
         list(dict.fromkeys([*(column.name for column in reading.columns), *reading.ids])),
         numbers=[column.name for column in reading.columns if _comes_as_numbers(reading.schema, column)],
+        with_originals=True,
         rows_at_once=rows_at_once,
         ragged=log.ragged,
         progress=progress,
@@ -403,6 +404,9 @@ def _encode(
         invalid += [(k, reason) for reason in unfit]
         if column is label and not unfit:
             labels = features.argmax(axis=1).astype(np.int64) if column.kind == "category" else values[:, k].copy()
+        if (original := cells.get(original_name(column.name))) is not None:
+            words = distinct_words(original)
+            values[:, k] = words.spread(cell_values(words.text), MISSING_VALUE)
     return EncodedRows(rows, labels, values, first_row), invalid
 
 

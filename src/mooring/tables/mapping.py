@@ -142,27 +142,40 @@ class TableMapping(Record):
         rules = (self.missing_words, rule.missing_words, rule.words, rule.other, rule.date_format, self.date_format)
         return any(rules) or (rule.decimal or self.decimal) == ","
 
-    def convert(self, name: str, cells: Any) -> Any:
+    def convert(self, name: str, cells: Any, *, translate: bool = True) -> Any:
         """Return the cells of a column, a pyarrow column, as the study writes them.
 
         Cells that no rule fits stay as they are, for the encoder to judge. So do all cells of a column in which some are
-        not UTF-8.
+        not UTF-8. Without `translate`, numbers and dates are rewritten and words stay those of the table: fingerprints of
+        records are made of these, so that the words that a study declares do not make its rows look like others.
         """
         distinct = distinct_words(cells)
         if distinct.not_utf8.size:
             return cells
-        convert_word = self._word_converter(name)
+        convert_word = self._word_converter(name) if translate else self._form_converter(name)
         words = pa.array([convert_word(word) for word in distinct.text.to_pylist()], pa.string())
         places = pa.array(distinct.places.astype(np.int32), mask=distinct.places == len(words))
         return pa.DictionaryArray.from_arrays(places, words)
 
-    def _word_converter(self, name: str) -> Callable[[str | None], str | None]:
-        """Return a function from a word of the table to the study's; None stands for a missing value."""
+    def _form_converter(self, name: str) -> Callable[[str | None], str]:
+        """Return a function that writes numbers and dates of the table as the study does, and leaves other words."""
         rule = self.columns.get(name, ColumnMapping())
-        missing = frozenset(word.strip() for word in (*self.missing_words, *rule.missing_words))
-        numbers = frozenset(missing_numbers(missing))
         has_comma = (rule.decimal or self.decimal) == ","
         date_format = rule.date_format or self.date_format
+
+        def rewrite(word: str | None) -> str:
+            word = "" if word is None else word.strip()
+            if has_comma and _DECIMAL_COMMA.fullmatch(word):
+                word = word.translate(_THOUSANDS)
+            return _rewrite_date(word, date_format) if date_format else word
+
+        return rewrite
+
+    def _word_converter(self, name: str) -> Callable[[str | None], str | None]:
+        """Return a function from a word of the table to the study's; None stands for a missing value."""
+        rule, rewrite = self.columns.get(name, ColumnMapping()), self._form_converter(name)
+        missing = frozenset(word.strip() for word in (*self.missing_words, *rule.missing_words))
+        numbers = frozenset(missing_numbers(missing))
         known = {word.strip(): new for word, new in rule.words.items()}
 
         def convert_word(word: str | None) -> str | None:
@@ -171,13 +184,10 @@ class TableMapping(Record):
                 return known[word]
             if word in MISSING_WORDS:
                 return None
-            if has_comma and _DECIMAL_COMMA.fullmatch(word):
-                word = word.translate(_THOUSANDS)
-            if word in missing or (is_number(word) and float(word) in numbers):
+            rewritten = rewrite(word)
+            if {word, rewritten} & missing or (is_number(rewritten) and float(rewritten) in numbers):
                 return None
-            if date_format:
-                word = _rewrite_date(word, date_format)
-            return rule.other or word
+            return rule.other or rewritten
 
         return convert_word
 

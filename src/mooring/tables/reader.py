@@ -32,6 +32,7 @@ THREADS = min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity"
 _BLOCK_BYTES = 2**20
 _BATCH_BYTES = 2**27  # a batch of long words ends early
 _BATCH_NUMBERS = 2**20  # a batch of a wide table ends early
+_ORIGINAL = "\0original"  # no column of a study has a name that ends so
 _PAGE_BUFFER = 2**14  # a column; without one, Parquet would hold whole row groups
 _PREFIXES, _DICTIONARIES = "DELTA_BYTE_ARRAY", {"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"}
 _MISSING_NUMBERS = [padded for word in MISSING_WORDS for padded in (word, f" {word}", f"{word} ")]
@@ -43,6 +44,7 @@ def table_batches(
     *,
     numbers: Sequence[str] = (),
     keep_bytes: bool = False,
+    with_originals: bool = False,
     rows_at_once: int = 65_536,
     ragged: RaggedLines | None = None,
     progress: Progress | None = None,
@@ -54,7 +56,8 @@ def table_batches(
     in which a cell is not a number, not UTF-8 or contains a line break, all columns come as bytes, so that the caller can
     tell which cell it is. With `keep_bytes`, bytes in Parquet or data frames stay bytes, as images must, instead of becoming
     text. `ragged` collects lines with a wrong number of fields, which are then skipped; without it, the first one is refused
-    after the rows before it.
+    after the rows before it. `with_originals` adds, beside each column of a mapped table whose words may be translated, one
+    with the table's own words.
     """
     if table.unmapped is not None and table.mapping is not None:
         yield from _mapped_batches(
@@ -62,6 +65,7 @@ def table_batches(
             table.mapping,
             columns,
             numbers=numbers,
+            with_originals=with_originals,
             keep_bytes=keep_bytes,
             rows_at_once=rows_at_once,
             ragged=ragged,
@@ -88,7 +92,13 @@ def table_batches(
 
 
 def _mapped_batches(
-    table: OpenTable, mapping: TableMapping, columns: Sequence[str], *, numbers: Sequence[str], **options: Any
+    table: OpenTable,
+    mapping: TableMapping,
+    columns: Sequence[str],
+    *,
+    numbers: Sequence[str],
+    with_originals: bool,
+    **options: Any,
 ) -> Iterator[Any]:
     """Yield the columns that a study asks for, from a table that a mapping renames and converts."""
     changed = [name for name in columns if mapping.changes(name)]
@@ -97,8 +107,16 @@ def _mapped_batches(
     for batch in table_batches(table, list(source_of.values()), numbers=as_numbers, **options):
         batch = batch.rename_columns(list(source_of))
         for name in changed:
-            batch = batch.set_column(batch.column_names.index(name), name, mapping.convert(name, batch.column(name)))
+            cells = batch.column(name)
+            batch = batch.set_column(batch.column_names.index(name), name, mapping.convert(name, cells))
+            if with_originals:
+                batch = batch.append_column(original_name(name), mapping.convert(name, cells, translate=False))
         yield batch
+
+
+def original_name(name: str) -> str:
+    """Return the name under which a mapped table has the table's own words of a column."""
+    return f"{name}{_ORIGINAL}"
 
 
 def read_columns(table: OpenTable, *, keep_bytes: bool = False) -> Any:

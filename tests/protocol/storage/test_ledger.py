@@ -18,6 +18,7 @@ from mooring.protocol.crypto.keys import Secret
 from mooring.protocol.rotation.bundle import verify_bundle
 from mooring.protocol.storage.fingerprints import Fingerprinter, RowSummary, find_known_rows, summarise_rows
 from mooring.protocol.storage.ledger import Ledger, Spending, _entry
+from mooring.tables.mapping import ColumnMapping, MappedTable, TableMapping
 from mooring.tables.schema import Column, Label
 from tests.raising import raising
 
@@ -447,6 +448,42 @@ def test_another_declaration_of_the_same_cells_is_a_second_upload(small_study, c
     )
     with raising(RefusedError, "a second upload"):
         second.share(data=data, output=small_study.folder / "second.bundle")
+
+
+def test_a_mapping_to_other_words_of_a_study_is_a_second_upload(small_study):
+    """A study that names columns and words anew makes a site map them; what the site's table says is the same."""
+    path = small_study.folder / "own.csv"
+    lines = [f"{'FMX'[k % 3]};{'WE'[k % 7 % 2]};{20 + k % 31},5;{1 + k % 28}.1.2020;{'ab'[k % 2]}" for k in range(20)]
+    path.write_text("\n".join(["sex;area;size;seen;y", *lines]) + "\n")
+    for nonce, names, words in (
+        ("d" * 32, ("gender", "region", "size"), {"F": "female", "M": "male", "W": "west", "E": "east"}),
+        ("e" * 32, ("sex", "side", "length"), {"F": "woman", "M": "man", "W": "left", "E": "right"}),
+    ):
+        gender, region, size = names
+        columns = (
+            Column(gender, "category", categories=(words["F"], words["M"], "other")),
+            Column(region, "category", categories=(words["W"], words["E"]), missing="fill"),
+            Column(size, "number", 0, 100, missing="fill"),
+            Column("seen", "date", 0, 365, day="2020-01-01", missing="fill"),
+        )
+        h = sum(column.width for column in columns)
+        study = small_study.another(nonce=nonce, columns=columns, n_components=h, n_anchor_rows=4 * h)
+        mapping = TableMapping(
+            decimal=",",
+            date_format="%d.%m.%Y",
+            missing_words=() if nonce[0] == "d" else ("20.5", "1.1.2020"),
+            columns={
+                gender: ColumnMapping("sex", words={"F": words["F"], "M": words["M"]}, other="other"),
+                region: ColumnMapping("area", words={"W": words["W"], "E": words["E"]}),
+                size: ColumnMapping("size"),
+            },
+        )
+        output, data = small_study.folder / f"{nonce[0]}.bundle", MappedTable(path, mapping.fit_to(study.study.schema))
+        if nonce[0] == "d":
+            study.share(data=data, output=output)
+            continue
+        with raising(RefusedError, "a second upload"):
+            study.share(data=data, output=output)
 
 
 @pytest.mark.parametrize("n_copies", [1, 20_000])  # a few rows, and more than are hashed at a time

@@ -154,6 +154,19 @@ def read_by_mapping(workspace: Workspace, data: Path) -> TableSource:
     return MappedTable(data, read_mapping(path).fit_to(study.schema, exchange_of(study).person_column(study)))
 
 
+def state_mapping(workspace: Workspace) -> tuple[str, ...]:
+    """Return a sentence on the mapping by which tables are read, which came with the folder or was written here."""
+    from mooring.tables.mapping import read_mapping
+
+    path = workspace.mapping_file
+    if not path.exists():
+        return ()
+    rules = read_mapping(path).describe()
+    shown = [f"{name!r} from {source!r}" for name, source, _ in rules if name != source]
+    named = f": {', '.join(shown[:_MOST_SHOWN])}" if shown else ""
+    return (f"The table is read as {workspace.show(path)} says, so make sure that it is yours and right{named}.",)
+
+
 def fit(
     workspace: Workspace,
     *,
@@ -189,7 +202,7 @@ def fit(
         result,
         {"study": study.name, "fits": result.fits, **result.as_dict(), "warnings": warnings},
         (line, *stopped),
-        notes=tuple(warnings),
+        notes=(*warnings, *state_mapping(workspace)),
         tables=(("", drop_empty_columns([_PROBLEMS, *rows])),) if rows else (),
         standing="whole" if result.fits and not warnings else "in part",
     )
@@ -232,11 +245,14 @@ def check(
         plain,
         (f"{fits}, fingerprint {person.study.fingerprint}.",),
         details=(result.verdict, *result.hazards, *result.warnings),
-        notes=tuple(
-            sentence
-            for forecast in (result.forecast, result.own_forecast)
-            if forecast
-            for sentence in forecast.list_sentences()
+        notes=(
+            *state_mapping(workspace),
+            *(
+                sentence
+                for forecast in (result.forecast, result.own_forecast)
+                if forecast
+                for sentence in forecast.list_sentences()
+            ),
         ),
         decision=decision.words,
         page=page,
@@ -281,7 +297,7 @@ def share(
             f"Its SHA-256 is {shared.bundle_digest}.",
             f"It is for the study with the fingerprint {person.study.fingerprint}.",
         ),
-        notes=(checked,),
+        notes=(checked, *state_mapping(workspace)),
     )
 
 
@@ -345,4 +361,4 @@ def predict(
     lines = [f"Wrote {count_noun(predictions.values.size, 'prediction')} to {workspace.show(path)}."]
     lines += [*predictions.state_findings(), "The report shows everything that was measured."]
     record = {**predictions.record.as_dict(), "predictions": workspace.show(path)}
-    return Outcome(predictions, record, tuple(lines))
+    return Outcome(predictions, record, tuple(lines), notes=state_mapping(workspace))
