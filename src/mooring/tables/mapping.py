@@ -86,11 +86,12 @@ class TableMapping(Record):
         categories = {column.name: column.categories for column in schema.columns if column.kind == "category"}
         if schema.label.kind == "classes":
             categories[schema.label.column] = schema.label.classes
-        columns = dict(self.columns)
+        columns, known = dict(self.columns), frozenset((*schema.names, *schema.ids, *filter(None, further)))
         for name, rule in self.columns.items():
-            require_column(
-                f"column {name!r} of the mapping", name, [*schema.names, *schema.ids, *filter(None, further)]
-            )
+            if name not in known:
+                require_column(
+                    f"column {name!r} of the mapping", name, [*schema.names, *schema.ids, *filter(None, further)]
+                )
             unknown = {*rule.words.values(), *filter(None, [rule.other])}.difference(categories.get(name, ()))
             if unknown and name in categories:
                 expected = f"words that the study declares ({', '.join(categories[name][:10])})"
@@ -111,17 +112,19 @@ class TableMapping(Record):
 
     def rename(self, names: Sequence[str]) -> dict[str, str]:
         """Return the study's name of each column of a table, without those that are left out."""
-        kept = [name for name in names if name not in self.ignore]
-        for name, source in self.sources.items():
-            if source not in kept:
+        sources, ignored = self.sources, frozenset(self.ignore)
+        kept = [name for name in names if name not in ignored]
+        present, renamed = frozenset(kept), frozenset(sources.values())
+        for name, source in sources.items():
+            if source not in present:
                 expected = f"a column of the table, since the mapping reads {name!r} from it"
                 raise InputError(f"column {source!r}", expected=expected, got="a table without it", cure=_CURE)
-            if name in kept and name not in self.sources.values():
+            if name in present and name not in renamed:
                 problem = f"The mapping reads the column {name!r} from {source!r}, but the table has both."
                 raise InputError(
                     "mapping", problem=problem, cure=f"Add {name!r} to ignore, or do not rename {source!r}."
                 )
-        new_names = {source: name for name, source in self.sources.items()}
+        new_names = {source: name for name, source in sources.items()}
         return {name: new_names.get(name, name) for name in kept}
 
     def describe(self) -> list[tuple[str, str, str]]:

@@ -102,7 +102,8 @@ def _mapped_batches(
 ) -> Iterator[Any]:
     """Yield the columns that a study asks for, from a table that a mapping renames and converts."""
     changed = [name for name in columns if mapping.changes(name)]
-    source_of = {name: mapping.sources.get(name, name) for name in columns}
+    sources = mapping.sources
+    source_of = {name: sources.get(name, name) for name in columns}
     as_numbers = [source_of[name] for name in numbers if name not in changed]
     for batch in table_batches(table, list(source_of.values()), numbers=as_numbers, **options):
         batch = batch.rename_columns(list(source_of))

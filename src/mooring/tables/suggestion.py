@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
@@ -26,6 +28,7 @@ DATE_FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y.
 """Forms of dates that are recognised; others are declared."""
 _TRUTHS = ({"yes", "y", "true", "t", "1", "ja", "j", "oui", "si", "sí"}, {"no", "n", "false", "f", "0", "nein", "non"})
 _MOST_WORDS = 200
+_MOST_PAIRS, _LONGEST_COMPARED = 2_500, 100
 _ALIKE, _ALIKE_ENOUGH = 0.75, 0.5
 
 
@@ -58,27 +61,29 @@ def suggest_mapping(
     further : sequence of str
         Columns that are read beside those of the schema, such as the one that names persons.
     """
-    table = read_columns(open_table(data, separator=known.separator))
-    counts = {name: _count_words(table.column(name)) for name in table.column_names if name not in known.ignore}
+    table, ignored = read_columns(open_table(data, separator=known.separator)), frozenset(known.ignore)
+    counts = {name: _count_words(table.column(name)) for name in table.column_names if name not in ignored}
     wanted = {column.name: column for column in _list_columns(schema)}
     names = [*wanted, *schema.ids, *filter(None, further)]
-    taken = {*known.sources.values(), *(name for name in names if name not in known.sources)}
+    declared = known.sources
+    taken = {*declared.values(), *(name for name in names if name not in declared)}
     free = [name for name in counts if name not in taken]
-    absent = [name for name in names if name not in known.sources and name not in counts]
+    absent = [name for name in names if name not in declared and name not in counts]
     pairs = _pair(absent, free, wanted, counts)
-    columns = dict(known.columns)
+    columns, sources = dict(known.columns), {**declared, **pairs}
     for name, source in pairs.items():
         columns[name] = replace(columns.get(name, ColumnMapping()), source=source)
     unknown_words = {}
     for name, column in wanted.items():
-        source = {**known.sources, **pairs}.get(name, name)
+        source = sources.get(name, name)
         if source in counts:
             rule = _complete(column, columns.get(name, ColumnMapping()), known, counts[source])
             if rule != ColumnMapping():
                 columns[name] = rule
             if left := _list_unknown(column, schema, rule, known, counts[source]):
                 unknown_words[name] = left
-    ignore = (*known.ignore, *(name for name in free if name not in pairs.values()))
+    paired = frozenset(pairs.values())
+    ignore = (*known.ignore, *(name for name in free if name not in paired))
     left = tuple(name for name in absent if name not in pairs and name not in schema.ids)
     return SuggestedMapping(replace(known, ignore=ignore, columns=columns), pairs, left, unknown_words)
 
@@ -109,39 +114,47 @@ def _count_words(cells: Any) -> dict[str, int]:
 def _pair(
     absent: Sequence[str], free: Sequence[str], wanted: Mapping[str, Column], counts: Mapping[str, Mapping[str, int]]
 ) -> dict[str, str]:
-    """Return a column of the table for each column that it does not name, if the name or the content says so."""
+    """Return a column of the table for each column that it does not name, if the name or the content says so.
+
+    Of many columns only those are compared whose names differ in nothing but signs and letter case.
+    """
+    letters = {name: _letters(name) for name in (*absent, *free)}
+    of_letters: dict[str, list[str]] = {}
+    for source in free:
+        of_letters.setdefault(letters[source], []).append(source)
+    many = len(absent) * len(free) > _MOST_PAIRS
+    matchers = {name: WordMatcher(wanted[name].categories) for name in absent if name in wanted}
     scores = []
     for name in absent:
-        for source in free:
-            likeness = SequenceMatcher(None, _letters(name), _letters(source)).ratio()
-            column = wanted.get(name)
-            fit = 1.0 if column is None else _measure_fit(column, counts[source])
-            same_words = column is not None and _has_several_categories(column, counts[source])
-            if fit >= _ALIKE_ENOUGH and (likeness >= _ALIKE or same_words):
+        column = wanted.get(name)
+        for source in of_letters.get(letters[name], ()) if many else free:
+            likeness = SequenceMatcher(None, letters[name], letters[source]).ratio()
+            same_words = column is not None and matchers[name].knows_several(list(counts[source])[:_MOST_WORDS])
+            if likeness < _ALIKE and not same_words:
+                continue
+            fit = 1.0 if column is None else _measure_fit(column, matchers[name], counts[source])
+            if fit >= _ALIKE_ENOUGH:
                 scores.append((likeness + fit, name, source))
+    rivals = Counter((score, side) for score, *sides in scores for side in enumerate(sides))
     pairs: dict[str, str] = {}
+    taken = set[str]()
     for score, name, source in sorted(scores, reverse=True):
-        rivals = [other for other in scores if other[0] == score and other[1:] != (name, source)]
-        ambiguous = any(rival[1] == name or rival[2] == source for rival in rivals)
-        if name not in pairs and source not in pairs.values() and not ambiguous:
+        ambiguous = rivals[score, (0, name)] > 1 or rivals[score, (1, source)] > 1
+        if name not in pairs and source not in taken and not ambiguous:
             pairs[name] = source
+            taken.add(source)
     return pairs
 
 
-def _has_several_categories(column: Column, counts: Mapping[str, int]) -> bool:
-    """Whether words of a column of the table stand for two or more of a column's categories."""
-    return len({match_word(word, column.categories) for word in list(counts)[:_MOST_WORDS]} - {""}) > 1
-
-
 def _letters(name: str) -> str:
-    return "".join(re.findall(r"[^\W_]+", name.casefold()))
+    return "".join(re.findall(r"[^\W_]+", name.casefold()))[:_LONGEST_COMPARED]
 
 
-def _measure_fit(column: Column, counts: Mapping[str, int]) -> float:
+def _measure_fit(column: Column, matcher: WordMatcher, counts: Mapping[str, int]) -> float:
     """Return the share of rows whose word can be read as a value of the column."""
     n_rows = sum(counts.values())
     if column.kind == "category":
-        fitting = (count for word, count in counts.items() if match_word(word, column.categories))
+        fitting = (count for word, count in counts.items() if matcher.match(word))
     elif column.is_date:
         fitting = (
             count for word, count in counts.items() if re.match(r"^[0-9]{1,4}[-/.]?[0-9]{1,2}[-/.]?[0-9]{2}", word)
@@ -159,26 +172,44 @@ def _read_number(word: str) -> float | None:
     return float(word) if is_number(word) else None
 
 
-def match_word(word: str, categories: Sequence[str]) -> str:
-    """Return the category that a word of the table stands for; empty if that is not clear.
+class WordMatcher:
+    """Finds the category that a word of a table stands for.
 
     Examples
     --------
-    >>> match_word("F", ("female", "male")), match_word("Ja", ("no", "yes")), match_word("f", ("father", "friend"))
-    ('female', 'yes', '')
+    >>> WordMatcher(("female", "male")).match("F"), WordMatcher(("no", "yes")).match("Ja")
+    ('female', 'yes')
+    >>> WordMatcher(("father", "friend")).match("f")
+    ''
     """
-    folded = {category.casefold(): category for category in categories}
-    letters = word.casefold()
-    if len(folded) < len(categories) or not letters:
-        return word if word in categories else ""
-    if letters in folded:
-        return folded[letters]
-    for truths in _TRUTHS:
-        same = [category for fold, category in folded.items() if fold in truths]
-        if letters in truths and len(same) == 1 and len(categories) == 2:
-            return same[0]
-    near = [category for fold, category in folded.items() if letters.isalpha() and fold.startswith(letters)]
-    return near[0] if len(near) == 1 else ""
+
+    def __init__(self, categories: Sequence[str]) -> None:
+        self._categories = frozenset(categories)
+        self._folded = {category.casefold(): category for category in categories}
+        self._sorted = sorted(self._folded)
+        self._is_exact = len(self._folded) < len(categories)
+
+    def match(self, word: str) -> str:
+        """Return the category; empty if it is not clear which."""
+        letters = word.casefold()
+        if self._is_exact or not letters:
+            return word if word in self._categories else ""
+        if letters in self._folded:
+            return self._folded[letters]
+        for truths in _TRUTHS if len(self._folded) == 2 else ():
+            same = [category for fold, category in self._folded.items() if fold in truths]
+            if letters in truths and len(same) == 1:
+                return same[0]
+        if not letters.isalpha():
+            return ""
+        at = bisect_left(self._sorted, letters)
+        near = self._sorted[at : at + 2]  # those that begin with the same letters stand together
+        beginning = [fold for fold in near if fold.startswith(letters)]
+        return self._folded[beginning[0]] if len(beginning) == 1 else ""
+
+    def knows_several(self, words: Iterable[str]) -> bool:
+        """Return whether words stand for two or more of the categories."""
+        return len({self.match(word) for word in words} - {""}) > 1
 
 
 def _complete(column: Column, rule: ColumnMapping, known: TableMapping, counts: Mapping[str, int]) -> ColumnMapping:
@@ -188,7 +219,8 @@ def _complete(column: Column, rule: ColumnMapping, known: TableMapping, counts: 
     if column.kind == "category":
         if len(words) > _MOST_WORDS:
             return rule
-        matches = {word: match_word(word, column.categories) for word in words if word not in column.categories}
+        matcher, known_words = WordMatcher(column.categories), frozenset(column.categories)
+        matches = {word: matcher.match(word) for word in words if word not in known_words}
         return replace(rule, words={word: match for word, match in matches.items() if match} | rule.words)
     if column.is_date:
         if rule.date_format or known.date_format or not words:
