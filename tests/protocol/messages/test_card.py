@@ -11,7 +11,7 @@ from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.sums.settings import SumSettings
 from mooring.protocol.crypto.keys import SealingKey, SigningKey
 from mooring.protocol.designer.revision import enrol_cards
-from mooring.protocol.messages.card import Member, Role, read_card, write_card
+from mooring.protocol.messages.card import Member, Role, read_card, require_name, write_card
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import issue_card
 from mooring.protocol.storage.vault import Vault
@@ -39,6 +39,14 @@ def test_no_changed_card_is_read(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises((InputError, RefusedError)):
             read_card(path)
+
+
+@pytest.mark.parametrize("name", ["everybody", "con", "nul.hospital", "north.", "North", "../north", ""])
+def test_no_member_has_a_name_that_stands_for_something_else_where_files_are_exchanged(name: str) -> None:
+    """All members read files for 'everybody'; Windows has devices of some names, and drops a dot at the end of others."""
+    with raising(InputError, "name"):
+        require_name("name", name)
+    require_name("name", "con-sortium")
 
 
 @pytest.mark.parametrize("format", ["true", "2", "1.0", '"1"'])

@@ -1,5 +1,6 @@
 """A place takes signed files once, never changes them, and lists nothing that no member puts there."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,57 @@ def test_links_hidden_files_and_other_depths_are_not_listed(tmp_path: Path) -> N
     with raising(RefusedError, reason="larger"):
         place.fetch(PlacedFile("north", "everybody", "plain.bundle"), tmp_path / "fetched", most_bytes=0)
     assert not (tmp_path / "fetched").exists()
+
+
+@pytest.mark.posix
+def test_a_place_with_links_or_folders_for_files_sends_nobodys_file_elsewhere(tmp_path: Path, bundle: Path) -> None:
+    """Whoever may write at the place could point a member's folder to any other, or stand in the way of a file."""
+    outside, ward = tmp_path / "outside", tmp_path / "ward"
+    for folder in (outside / "analyst", ward / "site-1" / "analyst" / "site-1.bundle"):
+        folder.mkdir(parents=True)
+    (ward / "site-0").symlink_to(outside)
+    (ward / "site-2").mkdir()
+    (ward / "site-2" / "analyst").symlink_to(outside / "analyst")
+    (outside / "analyst" / "site-0.bundle").write_bytes(b"another file")
+    place = Place(str(ward))
+    for number in range(3):
+        file = PlacedFile(f"site-{number}", "analyst", f"site-{number}.bundle")
+        with raising(RefusedError, "the file", reason="a link or a folder"):
+            place.put(bundle, file, replace=True)
+        with raising(RefusedError, reason="a link or a folder"):
+            place.fetch(file, tmp_path / "fetched", most_bytes=10**6)
+    assert [path.name for path in outside.rglob("*")] == ["analyst", "site-0.bundle"]
+    assert place.list_files() == []
+
+
+def test_a_file_under_a_name_that_nobody_looks_for_is_not_put(place: Place, bundle: Path) -> None:
+    """A name without the ending of its kind was taken for a folder, and the file lay where no member lists it."""
+    with raising(RefusedError, "the file"):
+        place.put(bundle, PlacedFile("site-0", "analyst", "site-0.dat"))
+    for sender in ("..", "Site", "a/b"):
+        with raising(InputError, "the file's name"):
+            place.put(bundle, PlacedFile(sender, "analyst", "site-0.bundle"))
+    assert place.list_files() == []
+
+
+@pytest.mark.posix
+def test_a_folder_that_one_member_closes_or_takes_away_hides_nobody_elses_files(
+    tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, scan = Place(str(tmp_path)), os.scandir
+    for number in range(3):
+        place.put(bundle, PlacedFile(f"site-{number}", "analyst", f"site-{number}.bundle"))
+
+    def deny(folder: Any) -> Any:
+        if folder == tmp_path / "site-0":
+            raise PermissionError
+        if folder == tmp_path / "site-1" / "analyst":
+            raise FileNotFoundError
+        return scan(folder)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", deny)
+        assert paths(place) == ["site-2/analyst/site-2.bundle"]
 
 
 @given(st.text(st.sampled_from("aA0._-/\\\0 é"), max_size=12))

@@ -18,6 +18,11 @@ CARD_CURE = "Use the card that 'mooring join' wrote."
 Role = Literal["participant", "helper", "analyst"]
 Purpose = Literal["sealing", "combining"]
 MEMBER_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+RESERVED_NAME = "everybody"
+"""Stands for all members where files are exchanged; no member has this name."""
+_DEVICES = frozenset(
+    {"con", "prn", "aux", "nul", *(f"{port}{k}" for port in ("com", "lpt") for k in range(10))}
+)  # Windows
 HEX_KEY = re.compile(r"[0-9a-f]{64}")
 _MOST_BYTES = 2**16
 _FORMAT = 1
@@ -120,7 +125,10 @@ def proof_text(purpose: Purpose, key: str) -> bytes:
 
 def require_name(what: str, name: str) -> None:
     """Raise an `InputError` for a name that is not a valid file name on every system."""
-    if not (isinstance(name, str) and MEMBER_NAME.fullmatch(name)):
+    if name == RESERVED_NAME or (isinstance(name, str) and name.partition(".")[0] in _DEVICES):
+        problem = f"The name {name!r} stands for something else where files are exchanged."
+        raise InputError(what, problem=problem, cure="Use a name such as 'st-mary-hospital'.")
+    if not (isinstance(name, str) and MEMBER_NAME.fullmatch(name) and not name.endswith(".")):
         expected = "up to 64 lower-case letters, digits, dots, hyphens and underscores, a letter or digit first"
         got = f"a name of {len(name)} characters" if isinstance(name, str) else type(name).__name__
         raise InputError(what, expected=expected, got=got, cure="Use a name such as 'st-mary-hospital'.")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,14 +18,14 @@ from typing import Any, BinaryIO
 from mooring.atomic_io import explain_os_errors, make_folder, open_atomically, open_plain_file
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.exchange import SendableFile
-from mooring.protocol.messages.card import MEMBER_NAME, read_card
+from mooring.protocol.messages.card import MEMBER_NAME, RESERVED_NAME, read_card
 from mooring.protocol.messages.study import Study
 from mooring.protocol.transport.addresses import is_presigned, is_url, local_path, redact_address
 from mooring.protocol.transport.inbox import hash_listing, listed_size
 from mooring.protocol.transport.object_stores import TOO_LARGE, download, explain_store_error, is_absent, open_folder
 from mooring.protocol.transport.transfer import Parcel, check_parcel, measure_parcel, open_store, send_parcel
 
-EVERYBODY = "everybody"
+EVERYBODY = RESERVED_NAME
 """The recipient of files that all members may take."""
 CARD_SUFFIX, STUDY_NAME = ".card.toml", "study.toml"
 WHAT = "the place"
@@ -96,8 +97,8 @@ class Place:
     def _list_folder(self) -> Iterator[PlacedFile]:
         with explain_os_errors(WHAT):
             root = self._open_folder()
-            for sender in _list_folders(root):
-                for recipient in _list_folders(root / sender):
+            for sender in _list_folders(os.scandir(root)):
+                for recipient in _list_folders(_scan(root / sender)):
                     yield from _list_plain_files(root, sender, recipient)
 
     def _list_store(self) -> Iterator[PlacedFile]:
@@ -122,6 +123,12 @@ class Place:
         Different bytes at this name are an `OccupiedError`, unless they are a beginning of the file, which an interrupted
         copy leaves, or `replace` is set.
         """
+        if parse_path(file.path) is None:
+            expected, cure = (
+                "SENDER/RECIPIENT/FILE, with names of members",
+                "Name the file as the step that wrote it does.",
+            )
+            raise InputError("the file's name", expected=expected, got="a different path", cure=cure)
         target = f"{self.address.rstrip('/')}/{file.path}"
         with open_plain_file(source, what="the file") as opened:
             parcel = _check(source, opened, file.name)
@@ -131,6 +138,9 @@ class Place:
             else:
                 system, path = open_store(target, allow_http=parcel.form.is_sealed)
                 _make_store_folder(system, path)
+            if not file.name.endswith(parcel.form.suffix) or _is_elsewhere(self.address, file):
+                reason = "a link or a folder has its name, or it has not the ending of its kind"
+                raise RefusedError("the file", reason=reason, cure="Look what stands at the place, and remove it.")
             return send_parcel(parcel, target, overwrite=replace, waits=waits).there_before
 
     def fetch(self, file: PlacedFile, target: Path, *, most_bytes: int) -> None:
@@ -138,8 +148,10 @@ class Place:
         what = f"the file {file.path}"
         if not is_url(self.address):
             source = local_path(self.address) / file.path
-            if source.is_symlink():
-                raise RefusedError(what, reason="it is a link", cure="Ask its sender to put the file itself.")
+            if parse_path(file.path) is None or _is_elsewhere(self.address, file):
+                raise RefusedError(
+                    what, reason="it is a link or a folder", cure="Ask its sender to put the file itself."
+                )
             with explain_os_errors(what), open_plain_file(source, what=what) as stored:
                 _copy_bounded(stored, target, most_bytes, what)
             return
@@ -160,6 +172,14 @@ def _check(path: Path, opened: BinaryIO, name: str) -> Parcel:
     return check_parcel(path, opened)
 
 
+def _is_elsewhere(address: str, file: PlacedFile) -> bool:
+    """Whether a path at a local place leads out of it by a link, or names a folder, as anybody with access can arrange."""
+    if is_url(address):
+        return False
+    path = local_path(address) / file.path
+    return path.is_dir() or any(part.is_symlink() for part in (path, path.parent, path.parent.parent))
+
+
 def _copy_bounded(stored: BinaryIO, target: Path, most_bytes: int, what: str) -> None:
     left = most_bytes
     with open_atomically(target, mode=0o600, what=what) as copy:
@@ -170,20 +190,35 @@ def _copy_bounded(stored: BinaryIO, target: Path, most_bytes: int, what: str) ->
             copy.write(block)
 
 
-def _list_folders(folder: Path) -> list[str]:
-    with os.scandir(folder) as entries:
+def _list_folders(listing: AbstractContextManager[Iterator[os.DirEntry[str]]]) -> list[str]:
+    with listing as entries:
         return [
             entry.name for entry in entries if MEMBER_NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
         ]
 
 
 def _list_plain_files(root: Path, sender: str, recipient: str) -> Iterator[PlacedFile]:
-    with os.scandir(root / sender / recipient) as entries:
+    with _scan(root / sender / recipient) as entries:
         for entry in entries:
             if _FILE_NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                facts = entry.stat(follow_symlinks=False)
+                try:
+                    facts = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:  # removed or renamed meanwhile
+                    continue
                 version = f"{facts.st_size} {facts.st_mtime_ns} {facts.st_ino}"
                 yield PlacedFile(sender, recipient, entry.name, facts.st_size, version)
+
+
+@contextmanager
+def _scan(folder: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """Open a folder's listing; it is empty if another member took the folder away or does not let it be read."""
+    try:
+        entries = os.scandir(folder)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        yield iter(())
+        return
+    with entries:
+        yield entries
 
 
 def _make_store_folder(system: Any, path: str) -> None:
