@@ -177,8 +177,8 @@ def test_canaries_show_nearly_the_guarantee_of_the_general_total_and_notice_nois
         noise = calibrate_rightly(layout, given)
         return replace(noise, on_products=noise.on_products // 16)
 
-    calibrate_rightly = canaries.calibrate_pairwise
-    monkeypatch.setattr(canaries, "calibrate_pairwise", calibrate)
+    calibrate_rightly = canaries.calibrate_products
+    monkeypatch.setattr(canaries, "calibrate_products", calibrate)
     assert not audit_pairwise_epsilon(privacy, rng=np.random.default_rng(0), n_runs=4_000).holds
 
 

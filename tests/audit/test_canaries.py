@@ -1,6 +1,7 @@
 """The ε measured stays below the claim on honest noise, and every planted bug pushes it above."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from mooring.audit.sums.canaries import CANARY, Draws, audit_epsilon, run_canaries
 from mooring.audit.sums.simulation import words_from
 from mooring.mechanisms.sums import sums
-from mooring.mechanisms.sums.guarantee import SumNoise, SumPrivacy, calibrate_sums
+from mooring.mechanisms.sums.class_moments import ClassLayout
+from mooring.mechanisms.sums.guarantee import SumNoise, SumPrivacy, calibrate_products, calibrate_sums
 from mooring.mechanisms.sums.sums import Outcome, SumLayout
 from mooring.metrics import EpsilonBound, bound_epsilon
 
@@ -29,7 +31,7 @@ def measured(honest: Draws, known: Draws = (), **options: np.ndarray) -> Epsilon
 @pytest.mark.parametrize(("n_classes", "epsilon", "quorum"), [(2, 8, 3), (3, 2, 4), (0, 1, 2)])
 def test_honest_noise_keeps_the_claim_and_is_measured_near_it(n_classes: int, epsilon: float, quorum: int) -> None:
     privacy = SumPrivacy(epsilon, 1e-5, quorum, 1)
-    found = audit_epsilon(Outcome(n_classes), privacy, rng=np.random.default_rng(1), n_runs=N_RUNS)
+    found = audit_epsilon(SumLayout(2, Outcome(n_classes)), privacy, rng=np.random.default_rng(1), n_runs=N_RUNS)
     assert found.holds
     assert found.measured.epsilon < found.measured.gaussian < found.reachable < found.claimed
     assert found.reachable > 0.8 * epsilon
@@ -75,6 +77,21 @@ def a_second_study_repeats_the_noise() -> EpsilonBound:
 )
 def test_a_planted_bug_is_measured_above_the_claim(bug: object) -> None:
     assert bug().gaussian > CLAIMED.epsilon  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("n_classes", "epsilon"), [(3, 8.0), (10, 1.0)])
+def test_of_sums_by_class_the_noise_keeps_the_claim_and_that_for_half_the_change_does_not(
+    n_classes: int, epsilon: float
+) -> None:
+    layout, privacy = ClassLayout(40, n_classes), replace(CLAIMED, epsilon=epsilon)
+    found = audit_epsilon(layout, privacy, rng=np.random.default_rng(1), n_runs=N_RUNS)
+    assert found.holds
+    assert 0.8 * epsilon < found.reachable < epsilon
+    assert 0.4 * epsilon < found.measured.gaussian < found.reachable
+    small, half = replace(layout, n_features=2), calibrate_products(ClassLayout(2, n_classes, 2**16), privacy)
+    draws = [(half, words_from(np.random.default_rng(seed))) for seed in (1, 2)]
+    wrong = bound_epsilon(*run_canaries(small, draws, n_runs=N_RUNS), delta=privacy.delta)
+    assert wrong.gaussian > epsilon
 
 
 def test_without_any_noise_the_claim_breaks_whatever_the_noise_is_taken_for() -> None:

@@ -20,6 +20,7 @@ from mooring.audit import (
     PointResult,
     RotationPoint,
     SumPoint,
+    plan_study,
     simulate_sums,
 )
 from mooring.audit.auditor import Auditor
@@ -31,6 +32,7 @@ from mooring.audit.sums.leakage import attack_total
 from mooring.audit.utility import Alone, References, measure_alone, measure_utility
 from mooring.errors import InputError
 from mooring.learners import LearnerLike
+from mooring.mechanisms.sums.class_moments import ClassLayout, count_components
 from mooring.mechanisms.sums.feature_map import RowFeatures
 from mooring.mechanisms.sums.guarantee import PRODUCT_SHARE, SumNoise
 from mooring.mechanisms.sums.picture_features import PictureFeatures
@@ -316,3 +318,50 @@ def test_without_a_study_tables_have_the_features_that_a_study_would_declare(tmp
     with_hats, plain = scores
     assert (with_hats.metric, plain.metric) == ("AUC", "AUC")
     assert with_hats.low > 0.9 > 0.7 > plain.value
+
+
+def draw_pictures(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Pictures of 8 by 8 of three classes: a stripe that lies, stands or crosses."""
+    rng = np.random.default_rng(seed)
+    codes, place = rng.integers(0, 3, n), rng.integers(1, 7, n)
+    pictures = rng.uniform(-1, -0.4, (n, 8, 8))
+    for picture, code, k in zip(pictures, codes, place, strict=True):
+        stripe = (np.s_[k, :], np.s_[:, k], (np.arange(8), np.roll(np.arange(8), k)))[code]
+        picture[stripe] = 1
+    return pictures.reshape(n, 64), codes
+
+
+def test_pictures_by_class_are_simulated_attacked_and_planned_as_a_study_has_them() -> None:
+    rows, labels = zip(*(draw_pictures(150, seed) for seed in range(6)), strict=True)
+    tests, test_labels = zip(*(draw_pictures(60, 10 + seed) for seed in range(6)), strict=True)
+    parts = Partition.from_parts(rows, labels, test=tests, test_labels=test_labels, rng=np.random.default_rng(0))
+    options = settings(evaluation=EvaluationSpec(image_shape=(8, 8)))
+    deployment = Deployment(parts, options)
+    point = SumPoint(8.0).settled_for(deployment)
+    assert point.expected_rows == 900
+    simulation = point.simulate(deployment)
+    expected = ClassLayout(count_components(900, 3, 8.0, 1e-5) + 1, 3)
+    assert simulation.layout == expected
+    assert simulation.train().learner == "quadratic"
+    assert np.mean(simulation.train().predict([*tests]) == np.concatenate(test_labels)) > 0.9
+    assert isinstance(SumPoint(8.0, expected_rows=0).simulate(deployment).layout, SumLayout)
+    with pytest.raises(InputError):
+        simulation.view()
+
+    noisy = attack_total(simulation, parts, options, (0,))
+    bare = simulate_sums(
+        rows, labels, privacy=None, feature_map=simulation.feature_map, rng=np.random.default_rng(0), by_class=True
+    )
+    worst = [
+        max(outcome.figures["membership_auc"].value for outcome in outcomes if outcome.applies)
+        for outcomes in (noisy, attack_total(bare, parts, options, (0,)))
+    ]
+    assert [outcome.attack for outcome in noisy] == NAMES
+    assert worst[0] < 0.8 < 0.95 < worst[1]  # with three quarters as many numbers as rows, sums without noise tell
+    found = Auditor.of(parts, None, options).audit(SumPoint(8.0))
+    assert found.epsilon is not None
+    assert found.epsilon.holds
+    assert found.learner == "quadratic"
+    plan = plan_study(parts, limit="epsilon at most 8", settings=options)
+    assert isinstance(plan.mechanism, RecommendedSums)
+    assert "expected_rows = 450" in str(plan.mechanism_lines())

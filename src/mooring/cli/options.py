@@ -124,7 +124,8 @@ class SumOptions:
         int | None,
         sum_option(
             min=1,
-            help="Number of rows that all participants together are expected to have, for a forecast of the answers.",
+            help="Number of rows that all participants together are expected to have, for a forecast of the answers. "
+            "Where it is large enough for the noise, pictures of three classes or more are summed by class.",
         ),
     ] = None
 

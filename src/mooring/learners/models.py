@@ -1,10 +1,11 @@
 """Trained models as data: arrays that NumPy evaluates, and nothing that runs.
 
 A model consists of a function from a row of numbers to one score per output, and of the meaning of these scores. There are
-three kinds of functions: linear functions, linear functions of random Fourier features, and sums over decision trees. A
-model of secure sums is a linear function of the study's public features, which its specification names.
+four kinds of functions: linear functions, linear functions of random Fourier features, quadratic functions, and sums over
+decision trees. A model of secure sums is a linear or a quadratic function of the study's public features, which its
+specification names.
 
-Legend: x a row; W, b weights and intercepts; F, f frequencies and offsets.
+Legend: x a row; W, b weights and intercepts; F, f frequencies and offsets; A_k, a_k axes and offsets of output k.
 """
 
 from __future__ import annotations
@@ -158,6 +159,40 @@ class FourierFunction:
 
 
 @dataclass(frozen=True, eq=False)
+class QuadraticFunction:
+    """The function b_k − ½ ‖x A_k + a_k‖² of each output, with a square A_k: the logarithm of a normal density."""
+
+    name: ClassVar[str] = "quadratic"
+    ARRAYS: ClassVar = {
+        "axes": ("F64", ("inputs", "width")),
+        "offsets": ("F64", ("width",)),
+        "intercepts": ("F64", ("outputs",)),
+    }
+
+    axes: Matrix
+    """A_k of all outputs side by side, of shape (inputs, inputs · outputs)."""
+    offsets: Vector
+    """a_k of all outputs, of shape (inputs · outputs,)."""
+    intercepts: Vector
+    """b_k, of shape (outputs,)."""
+
+    @property
+    def numbers_a_row(self) -> int:
+        """Numbers that the evaluation of a row needs at once."""
+        return int(self.offsets.size)
+
+    def require_valid(self) -> None:
+        """Raise a `RefusedError` for axes that are not a square matrix for each output."""
+        if self.axes.shape[1] != self.axes.shape[0] * self.intercepts.size:
+            raise refuse_model("it does not have as many axes as inputs for each output")
+
+    def evaluate(self, rows: Matrix) -> Matrix:
+        """Scores of rows of shape (n, inputs): an array of shape (n, outputs)."""
+        places = (rows @ self.axes + self.offsets).reshape(len(rows), self.intercepts.size, -1)
+        return np.asarray(self.intercepts - np.einsum("nkj,nkj->nk", places, places) / 2)
+
+
+@dataclass(frozen=True, eq=False)
 class TreeFunction:
     """The sum of decision trees, divided by a number, plus an intercept for each output.
 
@@ -262,9 +297,9 @@ class TreeFunction:
         return np.asarray(sums / self.divisor + self.intercepts)
 
 
-ModelFunction: TypeAlias = LinearFunction | FourierFunction | TreeFunction
+ModelFunction: TypeAlias = LinearFunction | FourierFunction | QuadraticFunction | TreeFunction
 FUNCTIONS: dict[str, type[ModelFunction]] = {
-    kind.name: kind for kind in (LinearFunction, FourierFunction, TreeFunction)
+    kind.name: kind for kind in (LinearFunction, FourierFunction, QuadraticFunction, TreeFunction)
 }
 """Every kind of function by the name that it has in a file."""
 

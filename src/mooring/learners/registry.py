@@ -16,9 +16,10 @@ import numpy as np
 
 from mooring.errors import InputError
 from mooring.learners.boosted_trees import XGBoostLearner
+from mooring.learners.class_sums import ClassSums, QuadraticModel, fit_quadratic
 from mooring.learners.fitted import Fitted, FittedEstimator, find_class_shares, find_scale, require_labelled_rows
 from mooring.learners.models import Kind
-from mooring.learners.sums import SumModel, fit_discriminant, fit_least_squares
+from mooring.learners.sums import SumModel, Sums, fit_discriminant, fit_least_squares
 from mooring.typing import Labels, Matrix
 
 AUTO = "auto"
@@ -67,8 +68,17 @@ class SumLearner:
     description: str
     kinds: tuple[Kind, ...]
     """The kinds of labels that it can predict."""
-    fit: Callable[..., SumModel]
-    """Takes `mooring.learners.sums.Sums` and whether to `shrink` correlations, and returns a model."""
+    fit: Callable[..., SumModel | QuadraticModel]
+    """Takes `mooring.learners.sums.Sums` and whether to `shrink` correlations, or `mooring.learners.class_sums.ClassSums`,
+    and returns a model."""
+    by_class: bool = False
+    """Whether it needs sums by class. Learners that do not need them take these, too."""
+
+    def train(self, sums: Sums | ClassSums, *, shrink: bool) -> SumModel | QuadraticModel:
+        """Train on a total; `shrink` is whether features are sparse, so that noise hides most of their correlations."""
+        if self.by_class:
+            return self.fit(sums)
+        return self.fit(sums.pooled if isinstance(sums, ClassSums) else sums, shrink=shrink)
 
 
 def _centre_rows(n_components: int, seed: int) -> Any:
@@ -204,6 +214,7 @@ _ROW_LEARNERS: tuple[Learner, ...] = (
     XGBoostLearner(),
 )
 _SUM_LEARNERS = (
+    SumLearner("quadratic", "regularised discriminant analysis", ("classes",), fit_quadratic, by_class=True),
     SumLearner("discriminant", "linear discriminant analysis", ("classes",), fit_discriminant),
     SumLearner("least-squares", "ridge regression", ("classes", "number"), fit_least_squares),
 )
@@ -257,12 +268,21 @@ def resolve_learner(
     raise InputError("learner", expected=f"one of {', '.join((AUTO, *usable))}", got=got, cure=cure)
 
 
-def resolve_sum_learner(learner: object, kind: Kind) -> SumLearner:
-    """Return the learner of sums with this name; "auto" is the first one that predicts this kind of label."""
-    usable = {name: known for name, known in SUM_LEARNERS.items() if kind in known.kinds}
+def list_sum_learners(kind: Kind, *, by_class: bool = False) -> dict[str, SumLearner]:
+    """Return the learners of a total that predict this kind of label, by name; those `by_class` need sums by class."""
+    return {
+        name: known for name, known in SUM_LEARNERS.items() if kind in known.kinds and (by_class or not known.by_class)
+    }
+
+
+def resolve_sum_learner(learner: object, kind: Kind, *, by_class: bool = False) -> SumLearner:
+    """Return the learner of sums with this name; "auto" is the first of `list_sum_learners`."""
+    usable = list_sum_learners(kind, by_class=by_class)
     if learner == AUTO:
         return next(iter(usable.values()))
     if not isinstance(learner, str) or learner not in usable:
         expected, got = f"one of {', '.join((AUTO, *usable))}", repr(learner)[:80]
-        raise InputError("learner", expected=expected, got=got, cure="Sums train these; 'auto' takes the first.")
+        raise InputError(
+            "learner", expected=expected, got=got, cure="The study's sums train these; 'auto' takes the first."
+        )
     return usable[learner]

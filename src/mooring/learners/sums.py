@@ -66,12 +66,9 @@ class Sums:
 
     @property
     def n_rows(self) -> float:
-        """An estimate of the number of rows, at least 1, from the constant's sum and, if rows have length one, the trace."""
-        count, c0 = float(self.products[-1, -1]) / self.constant_share, self.constant_share
-        if self.unit_length and self.noise_scales[0] > 0:  # without noise, rounding makes the trace a little short
-            weight = (1 / c0**2 - 1 / c0) / (len(self.products) + 1 / c0**2 - 2 / c0)
-            count += weight * (float(np.trace(self.products)) - count)
-        return max(1.0, count)
+        """An estimate of the number of rows, at least 1."""
+        noise = self.noise_scales[0]
+        return max(1.0, count_rows(self.products, self.constant_share, noise, unit_length=self.unit_length))
 
     @property
     def means(self) -> tuple[Matrix, Matrix]:
@@ -79,7 +76,7 @@ class Sums:
         unit = math.sqrt(self.constant_share) * self.n_rows
         m, y = self.products[:-1, -1] / unit, self.outcomes[-1] / unit
         noise_S, noise_T = (scale / unit for scale in self.noise_scales)
-        return _shrunk(m, noise_S**2 / 2), _shrunk(y, noise_T**2)
+        return shrink_mean(m, noise_S**2 / 2), shrink_mean(y, noise_T**2)
 
     @property
     def class_shares(self) -> Matrix:
@@ -161,13 +158,10 @@ def check_sums(sums: Sums, most_rows: float = math.inf) -> list[str]:
     S, n, D = sums.products, float(sums.products[-1, -1]) / sums.constant_share, len(sums.products)
     noise_S, noise_T = sums.noise_scales
     slack = 6 * noise_S * (1 / sums.constant_share + math.sqrt(D))
-    problems = []
+    problems = list[str]()
     if n - 6 * noise_S / sums.constant_share > most_rows:
         problems.append(f"it has about {n:,.0f} rows, and all participants together may add {most_rows:,.0f}")
-    if n < -slack or not -0.01 * n - slack <= n - float(np.trace(S)) <= max(n, 0) + slack:
-        problems.append("the trace of the products is above the number of rows or below zero, which is impossible")
-    if float(np.linalg.eigvalsh(S)[0]) < -1e-6 * max(n, 1) - 3 * noise_S * math.sqrt(D):
-        problems.append("the products have an eigenvalue that is further below zero than noise explains")
+    problems += check_products(S, sums.constant_share, noise_S)
     lengths = np.sqrt(np.maximum(np.diag(S) + 6 * noise_S, 0) * (max(n, 0) + slack))
     if (np.abs(sums.outcomes) > 1.01 * lengths[:, None] + 6 * noise_T + 1e-6).any():
         problems.append("outcomes and features are correlated more strongly than is possible")
@@ -176,6 +170,26 @@ def check_sums(sums: Sums, most_rows: float = math.inf) -> list[str]:
         if counts.min() < -0.01 * max(n, 1) - 6 * noise_T / math.sqrt(sums.constant_share) - slack:
             problems.append("a class has fewer than no rows")
     return problems
+
+
+def check_products(S: Matrix, constant_share: float, noise: float) -> list[str]:
+    """Return what about Σ φφᵀ with noise of this scale no rows can have; every row has ‖φ‖ ≤ 1."""
+    n, D, problems = float(S[-1, -1]) / constant_share, len(S), list[str]()
+    slack = 6 * noise * (1 / constant_share + math.sqrt(D))
+    if n < -slack or not -0.01 * n - slack <= n - float(np.trace(S)) <= max(n, 0) + slack:
+        problems.append("the trace of the products is above the number of rows or below zero, which is impossible")
+    if float(np.linalg.eigvalsh(S)[0]) < -1e-6 * max(n, 1) - 3 * noise * math.sqrt(D):
+        problems.append("the products have an eigenvalue that is further below zero than noise explains")
+    return problems
+
+
+def count_rows(S: Matrix, constant_share: float, noise: float, *, unit_length: bool) -> float:
+    """Return an estimate of the number of rows from the constant's sum and, if rows have length one, the trace of S."""
+    count, c0 = float(S[-1, -1]) / constant_share, constant_share
+    if unit_length and noise > 0:  # without noise, rounding makes the trace a little short
+        weight = (1 / c0**2 - 1 / c0) / (len(S) + 1 / c0**2 - 2 / c0)
+        count += weight * (float(np.trace(S)) - count)
+    return count
 
 
 def estimate_predicted_shares(model: SumModel, sums: Sums) -> Matrix:
@@ -315,7 +329,7 @@ def centre_sums(sums: Sums, *, shrink: bool) -> tuple[Matrix, Matrix, Matrix, Ma
     return centred, crossed, m, y_mean
 
 
-def _shrunk(mean: Matrix, variance: float) -> Matrix:
+def shrink_mean(mean: Matrix, variance: float) -> Matrix:
     """Return a mean whose entries have noise of this variance, shrunk towards zero (James and Stein).
 
     It is zero unless its squared length is two standard deviations above that of noise alone, which is d times the variance

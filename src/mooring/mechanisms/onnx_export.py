@@ -3,8 +3,8 @@
 Every function is written as matrix products, comparisons and look-ups of ONNX's own domain, with all its numbers in plain
 arrays. A model of secure sums starts with its features.
 
-Legend: u the features of a row before they are scaled; W the weights, b the intercepts; c₀ the share of the constant. The
-score is √(1 − c₀) uW/‖u‖ + b. Contrasts of levels are not scaled: there the score is uW + b.
+Legend: u the features of a row before they are scaled; c₀ the share of the constant. The arguments of a function are
+√(1 − c₀) u/‖u‖. Contrasts of levels are not scaled.
 """
 
 from __future__ import annotations
@@ -17,7 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError, MissingExtraError
-from mooring.learners.models import FeatureMap, FourierFunction, LinearFunction, Model, TreeFunction
+from mooring.learners.models import (
+    FeatureMap,
+    FourierFunction,
+    LinearFunction,
+    Model,
+    ModelFunction,
+    QuadraticFunction,
+    TreeFunction,
+)
 from mooring.mechanisms.sums.feature_map import DECADES, TableFeatures, curve_coordinates, level_contrasts
 from mooring.mechanisms.sums.level_features import LevelFeatures
 from mooring.mechanisms.sums.levels import Levels
@@ -94,11 +102,8 @@ def to_onnx(model: Model) -> bytes:
     """
     graph, spec = _Graph(), model.spec
     rows = graph.cast(INPUT, "DOUBLE")
-    if spec.features is None:
-        scores = _add_function(graph, model.function, rows)
-    else:
-        assert isinstance(model.function, LinearFunction)
-        scores = _add_features(graph, model.function, spec.features, rows)
+    arguments = rows if spec.features is None else _add_features(graph, spec.features, rows)
+    scores = _add_function(graph, model.function, arguments)
     if spec.kind == "number":
         scores = scores if spec.bounds is None else _add_bounds(graph, scores, spec.bounds)
         graph.finish(OUTPUT, "Cast", graph.sum_rows(scores), to=graph.onnx.TensorProto.FLOAT)
@@ -117,13 +122,17 @@ def to_onnx(model: Model) -> bytes:
     return graph.write(spec.n_inputs, "INT64", spec.n_classes if model.has_probabilities else 0)
 
 
-def _add_function(graph: _Graph, function: LinearFunction | FourierFunction | TreeFunction, rows: str) -> str:
+def _add_function(graph: _Graph, function: ModelFunction, rows: str) -> str:
     match function:
         case LinearFunction():
             return _add_linear(graph, rows, function.weights, function.intercepts)
         case FourierFunction():
             waves = graph.add("Cos", _add_linear(graph, rows, function.frequencies, function.offsets))
             return _add_linear(graph, waves, function.weights, function.intercepts)
+        case QuadraticFunction():
+            places = _add_linear(graph, rows, function.axes, function.offsets)
+            halves = -np.kron(np.eye(function.intercepts.size), np.ones((function.axes.shape[0], 1))) / 2
+            return _add_linear(graph, graph.add("Mul", places, places), halves, function.intercepts)
         case TreeFunction():
             return _add_trees(graph, function, rows)
 
@@ -159,21 +168,18 @@ def _add_trees(graph: _Graph, function: TreeFunction, rows: str) -> str:
     return graph.add("Add", mean, graph.hold(function.intercepts))
 
 
-def _add_features(graph: _Graph, function: LinearFunction, features: FeatureMap, rows: str) -> str:
-    """Add a linear function of public features, which is applied before the features are scaled."""
+def _add_features(graph: _Graph, features: FeatureMap, rows: str) -> str:
+    """Add public features without their constant."""
     if isinstance(features, LevelFeatures):
-        return _add_linear(graph, _add_level_features(graph, features, rows), function.weights, function.intercepts)
+        return _add_level_features(graph, features, rows)
     u = _add_unscaled_features(graph, features, rows)
-    scores = graph.add("MatMul", u, graph.hold(function.weights))
     share = math.sqrt(1 - features.constant_share)
     if isinstance(features, TableFeatures) and not features.n_hats:
-        scaled = graph.add("Mul", scores, graph.hold(np.float64(share / features.largest_norm)))
-    else:
-        squares = graph.sum_rows(graph.add("Mul", u, u), keepdims=1)
-        is_positive = graph.add("Greater", squares, graph.hold(np.zeros((1, 1))))
-        length = graph.add("Sqrt", graph.add("Where", is_positive, squares, graph.hold(np.ones((1, 1)))))
-        scaled = graph.add("Mul", graph.add("Div", scores, length), graph.hold(np.float64(share)))
-    return graph.add("Add", scaled, graph.hold(function.intercepts))
+        return graph.add("Mul", u, graph.hold(np.float64(share / features.largest_norm)))
+    squares = graph.sum_rows(graph.add("Mul", u, u), keepdims=1)
+    is_positive = graph.add("Greater", squares, graph.hold(np.zeros((1, 1))))
+    length = graph.add("Sqrt", graph.add("Where", is_positive, squares, graph.hold(np.ones((1, 1)))))
+    return graph.add("Mul", graph.add("Div", u, length), graph.hold(np.float64(share)))
 
 
 def _add_unscaled_features(graph: _Graph, features: FeatureMap, rows: str) -> str:

@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mooring.audit import AuditSettings, SumSimulation, attack_total, find_strongest, simulate_sums
-from mooring.learners import fit_discriminant
 from mooring.mechanisms.sums import FeatureMap, SumPrivacy, TableFeatures
 from mooring.randomness import Streams
 from mooring.serialization import Record
@@ -139,7 +138,7 @@ def train_from_sums(
         rng=Streams(int(streams.named(f"epsilon/{epsilon}").integers(2**62))),
         rows_of_person=case_rows.rows_of_person,
     )
-    model = fit_discriminant(simulation.sums, shrink=isinstance(feature_map, TableFeatures))
+    model = simulation.fit()
     features = feature_map.apply(np.concatenate(rows.test))
     most_probable = replace(model, class_shares=np.full(n_classes, 1 / n_classes))  # as the other lines predict
     predicted = np.asarray(most_probable.predict(features))

@@ -14,7 +14,7 @@ import numpy as np
 from mooring.attacks.reconstruction import DoesNotApply
 from mooring.attacks.sums.view import LabelledFeatures
 from mooring.errors import InputError
-from mooring.mechanisms.sums.guarantee import PairwiseNoise
+from mooring.mechanisms.sums.guarantee import ProductNoise
 from mooring.mechanisms.sums.pairwise import PairwiseLayout
 from mooring.mechanisms.sums.sums import Integers
 from mooring.mechanisms.sums.workload import PairwiseTotal
@@ -35,7 +35,7 @@ class PairwiseView:
     """The opened total, of shape (size,)."""
     n_contributions: int
     """Number of contributions in the total."""
-    noise: PairwiseNoise | None
+    noise: ProductNoise | None
     """The noise of each contribution; None in a study without noise."""
     known: tuple[Integers, ...] = ()
     """The colluders' contributions, including their noise, each of shape (size,)."""

@@ -11,9 +11,10 @@ import numpy as np
 from mooring.attacks.reconstruction import DoesNotApply
 from mooring.errors import InputError
 from mooring.learners.sums import Sums
+from mooring.mechanisms.sums.class_moments import ClassLayout
 from mooring.mechanisms.sums.guarantee import SumNoise
-from mooring.mechanisms.sums.sums import Integers, SumLayout, quantise
-from mooring.typing import Matrix
+from mooring.mechanisms.sums.sums import Integers, SumLayout, quantise, require_codes
+from mooring.typing import Indices, Matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +27,10 @@ class LabelledFeatures:
     """y, of shape (n, K)."""
 
     @classmethod
-    def encode(cls, layout: SumLayout, features: Matrix, labels: Matrix) -> LabelledFeatures:
+    def encode(cls, layout: SumLayout | ClassLayout, features: Matrix, labels: Matrix) -> LabelledFeatures:
         """Return quantised φ and encoded labels, as a participant computes them before adding them up.
+
+        Sums by class round φ at random, which is left out, and have an indicator of the class for the label.
 
         Parameters
         ----------
@@ -35,8 +38,14 @@ class LabelledFeatures:
         labels : array of shape (n,)
             Class codes, or numbers in [−1, 1].
         """
+        if isinstance(layout, ClassLayout):
+            return cls(features, np.eye(layout.n_classes)[require_codes(labels, layout.n_classes)])
         outcomes = layout.outcome.encode(labels) / layout.outcome.unit
         return cls(quantise(features, layout.resolution) / layout.resolution, outcomes)
+
+    def without_outcomes(self, places: Indices) -> LabelledFeatures:
+        """Return some of the rows with a zero for the label."""
+        return LabelledFeatures(self.features[places], np.zeros((len(places), 1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +108,8 @@ class SumView:
         """Return the colluders' rows, or raise `DoesNotApply` if there are none."""
         if self.population is None:
             raise DoesNotApply("Nobody colludes, so no rows of the population are known.")
+        if not len(self.population.features):
+            raise DoesNotApply("The colluders have no rows of this class.")
         return self.population
 
     def class_sums(self) -> Matrix:

@@ -37,6 +37,8 @@ class RecommendedSums(Record):
     delta: float
     n_colluders: Count | None
     product_share: float
+    expected_rows: Count | None = None
+    """Number of rows of all participants together, of studies of pictures; None for others."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,10 @@ class Plan(Record):
         lines = ["[mechanism]"]
         for name, value in vars(self.mechanism).items():
             if value is not None:
-                lines.append(f'{name} = "{value}"' if isinstance(value, str) else f"{name} = {value:.6g}")
+                words = (
+                    f'"{value}"' if isinstance(value, str) else str(value) if isinstance(value, int) else f"{value:.6g}"
+                )
+                lines.append(f"{name} = {words}")
         if self.recommended is not None and not self.has_known_noise:
             scale = self.recommended.data_noise_scale
             lines.append(f"# data_noise_scale: {scale:.3g} here. {self.audit.noise_unit.words}")

@@ -142,7 +142,8 @@ def _plan_sums(
     pays = answer != "does not pay"
     if not pays:
         return Plan(limit, audit, None, verdict)
-    entries = RecommendedSums("secure-sum", limit.bound, chosen.delta, chosen.n_colluders, chosen.product_share)
+    share, expected_rows = chosen.product_share, chosen.expected_rows or None
+    entries = RecommendedSums("secure-sum", limit.bound, chosen.delta, chosen.n_colluders, share, expected_rows)
     return Plan(limit, audit, best, verdict, entries)
 
 

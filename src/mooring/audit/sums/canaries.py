@@ -1,8 +1,8 @@
 """Canaries: a measurement of how well the noise on sums hides one row from an attacker who knows all other rows.
 
 The canary is the row that changes the sums most, (√½, √½) in two features. It changes both diagonal entries of S, the entry
-above them and T, so that wrong noise in any block is detected. All other rows are known and can be subtracted, so that every
-draw of the noise on two features is one run of a whole study.
+above them and T, so that wrong noise in any block is detected; sums by class change in its class. All other rows are known
+and can be subtracted, so that every draw of the noise on two features is one run of a whole study.
 """
 
 from __future__ import annotations
@@ -14,46 +14,53 @@ from dataclasses import replace
 import numpy as np
 
 from mooring.audit.sums.simulation import words_from
-from mooring.mechanisms.sums.guarantee import SumNoise, SumPrivacy, calibrate_pairwise, calibrate_sums
+from mooring.mechanisms.sums.class_moments import ClassAccumulator, ClassLayout
+from mooring.mechanisms.sums.guarantee import Noise, SumPrivacy, calibrate_products, calibrate_sums
 from mooring.mechanisms.sums.pairwise import PairwiseAccumulator, PairwiseLayout
 from mooring.mechanisms.sums.prime_field import Words
-from mooring.mechanisms.sums.sums import Outcome, SumAccumulator, SumLayout
+from mooring.mechanisms.sums.sums import SumAccumulator, SumLayout
 from mooring.mechanisms.sums.workload import make_workload
 from mooring.metrics.membership import EpsilonAudit, bound_epsilon, gaussian_epsilon
 from mooring.randomness import require_generator
 from mooring.tables.schema import Column, Schema
 from mooring.typing import Matrix
 
-Draws = Sequence[tuple[SumNoise, Words]]
+Draws = Sequence[tuple[Noise, Words]]
 CANARY = np.full((1, 2), math.sqrt(0.5))
 N_RUNS = 10_000
 _SMALLEST = 1e-12
 
 
 def audit_epsilon(
-    outcome: Outcome, privacy: SumPrivacy, *, rng: np.random.Generator, n_runs: int = N_RUNS
+    layout: SumLayout | ClassLayout, privacy: SumPrivacy, *, rng: np.random.Generator, n_runs: int = N_RUNS
 ) -> EpsilonAudit:
     """Return the ε that canaries measure for the noise of the smallest number of honest participants in a quorum.
 
-    `privacy` is the guarantee that is tested. The noise is drawn from children of `rng`. With 10,000 runs, the Gaussian
-    bound for correct noise is on average 53 % of a claimed ε of 1, and 85 % of a claimed ε of 8.
+    `layout` is that of the study, of which two features are enough, and `privacy` is the guarantee that is tested. The
+    noise is drawn from children of `rng`. With 10,000 runs, the Gaussian bound for correct noise is on average 53 % of a
+    claimed ε of 1, and 85 % of a claimed ε of 8.
 
     Examples
     --------
+    >>> from mooring.mechanisms.sums.sums import Outcome
     >>> privacy = SumPrivacy(epsilon=8, delta=1e-5, quorum=3, n_colluders=1)
-    >>> audit = audit_epsilon(Outcome(2), privacy, rng=np.random.default_rng(0))
+    >>> audit = audit_epsilon(SumLayout(2, Outcome(2)), privacy, rng=np.random.default_rng(0))
     >>> audit.holds, 6 < audit.measured.gaussian < audit.reachable < audit.claimed
     (True, True)
     """
     require_generator(rng)
-    layout = SumLayout(2, outcome)
-    noise = calibrate_sums(layout, privacy)
-    honest = privacy.quorum - privacy.n_colluders
+    layout, honest = replace(layout, n_features=2), privacy.quorum - privacy.n_colluders
+    noise: Noise
+    if isinstance(layout, SumLayout):
+        noise = calibrate_sums(layout, privacy)
+        largest = math.sqrt(layout.outcome.largest_norm_squared) / layout.outcome.unit
+        on_products, on_outcomes = noise.scales(layout, honest)
+        separation = math.hypot(1 / on_products, largest / on_outcomes)
+    else:
+        noise = calibrate_products(layout, privacy)
+        separation = math.sqrt(layout.sensitivity_squared / (honest * noise.on_products))
     draws = [(noise, words_from(generator)) for generator in rng.spawn(honest)]
     included, excluded = run_canaries(layout, draws, n_runs=n_runs)
-    scales = noise.scales(layout, honest)
-    norms = 1.0, math.sqrt(outcome.largest_norm_squared) / outcome.unit
-    separation = math.hypot(*(norm / scale for norm, scale in zip(norms, scales, strict=True)))
     return EpsilonAudit(
         privacy.epsilon,
         gaussian_epsilon(separation, privacy.delta),
@@ -76,7 +83,7 @@ def audit_pairwise_epsilon(privacy: SumPrivacy, *, rng: np.random.Generator, n_r
     require_generator(rng)
     columns = tuple(Column(name, "category", categories=("a", "b")) for name in ("x", "y"))
     layout = PairwiseLayout(make_workload(Schema(columns)))
-    noise = calibrate_pairwise(layout, replace(privacy, rows_per_person=1))
+    noise = calibrate_products(layout, replace(privacy, rows_per_person=1))
     honest = privacy.quorum - privacy.n_colluders
     sums = PairwiseAccumulator(layout, rng)
     sums.add(np.array([[1.0, 0.0, 1.0, 0.0]]))
@@ -96,7 +103,7 @@ def audit_pairwise_epsilon(privacy: SumPrivacy, *, rng: np.random.Generator, n_r
 
 
 def run_canaries(
-    layout: SumLayout, honest: Draws, *, n_runs: int, known: Draws = (), canary: Matrix = CANARY
+    layout: SumLayout | ClassLayout, honest: Draws, *, n_runs: int, known: Draws = (), canary: Matrix = CANARY
 ) -> tuple[Matrix, Matrix]:
     """Return the scores of runs with the canary, and of as many runs without; `n_runs` is their total number.
 
@@ -107,13 +114,15 @@ def run_canaries(
     The score is the likelihood ratio of Gaussian noise: each entry times its change by the canary, divided by its variance.
     The attacker estimates the variances from its own runs, so that missing noise in one entry is detected.
     """
-    sums = SumAccumulator(layout)
+    sums = (
+        ClassAccumulator(layout, np.random.default_rng(0))
+        if isinstance(layout, ClassLayout)
+        else SumAccumulator(layout)
+    )
     sums.add(canary, np.ones(1))  # an arbitrary class, or the largest number
-    noise = honest[0][0]
-    scales = np.full(layout.size, math.sqrt(noise.on_outcomes))
-    scales[: layout.n_products] = np.sqrt(noise.on_products * np.array([1, 0.5, 1]))
+    scales = honest[0][0].deviations(layout)
     moved = sums.vector / scales
-    drawn = sum(source.draw_many(layout, words, n_runs) for source, words in honest) / scales
+    drawn = np.sum([source.draw_many(layout, words, n_runs) for source, words in honest], axis=0) / scales
     if known:
         seen = np.column_stack([(source.draw_many(layout, words, n_runs) / scales).ravel() for source, words in known])
         drawn -= (seen @ np.linalg.lstsq(seen, drawn.ravel(), rcond=None)[0]).reshape(drawn.shape)

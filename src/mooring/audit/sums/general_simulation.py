@@ -14,18 +14,19 @@ from mooring.attacks.view import check_roles
 from mooring.audit.simulation import JointModel
 from mooring.audit.sums.simulation import words_from
 from mooring.learners import Kind, LearnerLike
+from mooring.learners.class_sums import QuadraticModel
 from mooring.learners.fitting import MOST_ALONE
 from mooring.learners.models import Predicted
 from mooring.learners.registry import AUTO, resolve_sum_learner
 from mooring.learners.sums import SumModel
-from mooring.mechanisms.sums.guarantee import PairwiseNoise, SumPrivacy, calibrate_pairwise
+from mooring.mechanisms.sums.guarantee import ProductNoise, SumPrivacy, calibrate_products
 from mooring.mechanisms.sums.level_features import LevelFeatures, extract_sums, select_schema
 from mooring.mechanisms.sums.pairwise import PairwiseAccumulator, PairwiseLayout
 from mooring.mechanisms.sums.sums import Integers
 from mooring.mechanisms.sums.workload import PairwiseTotal
 from mooring.randomness import Streams
 from mooring.tables.schema import Schema
-from mooring.typing import Labels, Matrix
+from mooring.typing import Indices, Labels, Matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +36,7 @@ class PairwiseSimulation:
     layout: PairwiseLayout
     schema: Schema
     """The study's columns and label."""
-    noise: PairwiseNoise | None
+    noise: ProductNoise | None
     """The noise that each participant adds; None without noise."""
     features: tuple[Matrix, ...] = field(repr=False)
     """Encoded rows of every participant."""
@@ -63,10 +64,10 @@ class PairwiseSimulation:
         label, chosen_learner = schema.label, resolve_sum_learner(AUTO, self._kind)
         n_classes = len(label.classes)
 
-        def fit(total: PairwiseTotal) -> SumModel:
-            return chosen_learner.fit(extract_sums(total, schema), shrink=True)
+        def fit(total: PairwiseTotal) -> SumModel | QuadraticModel:
+            return chosen_learner.train(extract_sums(total, schema), shrink=True)
 
-        def apply(fitted: SumModel, new: Sequence[Matrix]) -> Predicted:
+        def apply(fitted: SumModel | QuadraticModel, new: Sequence[Matrix]) -> Predicted:
             phi = features.apply(np.concatenate(new)[:, chosen])
             predicted = fitted.predict(phi)
             if not n_classes:
@@ -101,6 +102,10 @@ class PairwiseSimulation:
             self.members(colluders) if colluders else None,
             asked,
         )
+
+    def views(self, colluders: Sequence[int], asked: LabelledFeatures) -> list[tuple[Indices, PairwiseView]]:
+        """Return the one view of all candidates with their places; see `SumSimulation.views`."""
+        return [(np.arange(len(asked.features)), self.view(colluders, asked=asked))]
 
     def members(self, participants: Sequence[int]) -> LabelledFeatures:
         """Return the rows of these participants as they enter the sums."""
@@ -143,7 +148,7 @@ def simulate_general_total(
     if isinstance(privacy, int | float):
         privacy = SumPrivacy(float(privacy), 1e-5, quorum=len(datasets), n_colluders=1)
     layout = PairwiseLayout(features.workload, rows_of_person is not None)
-    noise = None if privacy is None else calibrate_pairwise(layout, privacy)
+    noise = None if privacy is None else calibrate_products(layout, privacy)
     exact, contributions = [], []
     for i, (rows, known) in enumerate(zip(datasets, labels, strict=True)):
         sums = PairwiseAccumulator(layout, streams.named(f"participant/{i}/rounding"))

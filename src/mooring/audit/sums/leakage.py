@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from mooring.attacks import DoesNotApply, LabelledFeatures, PairwiseView, SumVie
 from mooring.attacks.registry import Attack
 from mooring.attacks.sums.leverage import score_without_sums
 from mooring.attacks.sums.register import MOST_CANDIDATES
+from mooring.attacks.sums.view import MembershipScores
 from mooring.audit.point_result import AttackOutcome, Leakage
 from mooring.audit.specification import AuditSettings
 from mooring.audit.sums.canaries import audit_epsilon, audit_pairwise_epsilon
@@ -18,10 +20,11 @@ from mooring.audit.sums.general_simulation import PairwiseSimulation
 from mooring.audit.sums.simulation import SumSimulation
 from mooring.metrics import Membership
 from mooring.tables import Partition
-from mooring.typing import Labels, Matrix
+from mooring.typing import Indices, Labels, Matrix
 
 AnySimulation = SumSimulation | PairwiseSimulation
 _REGISTERS = ("register", "pairwise-register")
+Views: TypeAlias = Sequence[tuple[Indices, SumView | PairwiseView]]
 _LEAST_OTHERS = 1000  # minimum number of non-members for a false positive rate of 0.1 %
 
 
@@ -35,8 +38,7 @@ def measure_total(simulation: AnySimulation, partition: Partition, settings: Aud
         if isinstance(simulation, PairwiseSimulation):
             measured = audit_pairwise_epsilon(simulation.privacy, rng=rng, n_runs=settings.n_canary_runs)
         else:
-            outcome, n_runs = simulation.layout.outcome, settings.n_canary_runs
-            measured = audit_epsilon(outcome, simulation.privacy, rng=rng, n_runs=n_runs)
+            measured = audit_epsilon(simulation.layout, simulation.privacy, rng=rng, n_runs=settings.n_canary_runs)
     beyond = attack_total(simulation, partition, settings, others) if len(others) > len(settings.colluders) else ()
     outcomes = attack_total(simulation, partition, settings, settings.colluders)
     return Leakage(outcomes=outcomes, beyond=beyond, epsilon=measured)
@@ -57,16 +59,16 @@ def attack_total(
     is_register = len(members.features) == len(honest.features)
     pairs = zip(*((rows.features, rows.outcomes) for rows in (members, outside)), strict=True)
     candidates, n = LabelledFeatures(*(np.concatenate(pair) for pair in pairs)), len(members.features)
-    view = simulation.view(colluders, asked=candidates)
+    views = simulation.views(colluders, candidates)
     control = None
     if colluders:
-        guessed = score_without_sums(view).scores
-        control = Membership(guessed[:n], guessed[n:])
+        guessed, _ = _score(score_without_sums, views)
+        control = Membership(*_split(guessed, n))
     return tuple(
-        _attack(attack, view, n, control, settings.seed)
+        _attack(attack, views, n, control, settings.seed)
         if is_register or attack.name not in _REGISTERS
         else AttackOutcome(attack.name, reason="There are too many rows to solve for the members of a register.")
-        for attack in attacks_on(type(view), settings.attacks)
+        for attack in attacks_on(type(views[0][1]), settings.attacks)
     )
 
 
@@ -75,18 +77,41 @@ def _sample(rows: LabelledFeatures, most: int, rng: np.random.Generator) -> Labe
     return replace(rows, features=rows.features[chosen], outcomes=rows.outcomes[chosen])
 
 
-def _attack(
-    attack: Attack, view: SumView | PairwiseView, n_members: int, control: Membership | None, seed: int
-) -> AttackOutcome:
+def _attack(attack: Attack, views: Views, n_members: int, control: Membership | None, seed: int) -> AttackOutcome:
     try:
-        finding = attack.function(view, rng=np.random.default_rng([seed, 3]))
+        scores, n_rows = _score(lambda view: attack.function(view, rng=np.random.default_rng([seed, 3])), views)
     except DoesNotApply as why:
         return AttackOutcome(attack.name, reason=why.reason)
-    scores: Matrix = finding.scores
-    notes = () if finding.rows is None else (f"rows read off exactly, with their labels: {len(finding.rows.features)}",)
-    members, others = (part[np.isfinite(part)] for part in (scores[:n_members], scores[n_members:]))
+    notes = () if n_rows is None else (f"rows read off exactly, with their labels: {n_rows}",)
+    members, others = _split(scores, n_members)
     if min(members.size, others.size) == 0:
         return AttackOutcome(
             attack.name, reason="The attack scores no members, or no other candidates, so they cannot be compared."
         )
     return AttackOutcome(attack.name, Membership(members, others).figures(control), notes=notes)
+
+
+def _score(score: Callable[[Any], MembershipScores], views: Views) -> tuple[Matrix, int | None]:
+    """Return the score of each candidate, and the number of rows that were read off exactly; None if that is not tried.
+
+    Classes in which the attack does not apply have no scores; if it applies in none, `DoesNotApply` is raised.
+    """
+    scores, n_rows, reason = np.full(sum(len(places) for places, _ in views), np.nan), None, None
+    for places, view in views:
+        try:
+            finding = score(view)
+        except DoesNotApply as why:
+            reason = why
+            continue
+        scores[places] = finding.scores
+        if finding.rows is not None:
+            n_rows = (n_rows or 0) + len(finding.rows.features)
+    if reason is not None and np.isnan(scores).all():
+        raise reason
+    return scores, n_rows
+
+
+def _split(scores: Matrix, n_members: int) -> tuple[Matrix, Matrix]:
+    """Return the known scores of members, which come first, and of others."""
+    members, others = (part[np.isfinite(part)] for part in (scores[:n_members], scores[n_members:]))
+    return members, others

@@ -10,8 +10,10 @@ import numpy as np
 from mooring.audit.operating_points import OperatingPoint
 from mooring.audit.sums.general_simulation import PairwiseSimulation, simulate_general_total
 from mooring.audit.sums.simulation import SumSimulation, simulate_sums
+from mooring.mechanisms.sums.class_moments import count_components
 from mooring.mechanisms.sums.guarantee import MOST_NUMBERS_A_ROW, PRODUCT_SHARE, SumPrivacy, state_odds
 from mooring.mechanisms.sums.level_features import LevelFeatures
+from mooring.mechanisms.sums.picture_features import PictureFeatures
 from mooring.mechanisms.sums.secret_sharing import Parties
 from mooring.mechanisms.sums.settings import MOST_BY_DEFAULT, SECURE_SUM
 from mooring.serialization import count_noun
@@ -36,15 +38,21 @@ class SumPoint(OperatingPoint):
     """Number of colluders that the noise allows for; None for the number of colluders in the audit."""
     product_share: float = PRODUCT_SHARE
     """Share of the privacy budget for the products of features."""
+    expected_rows: int | None = None
+    """Number of rows that all participants together are expected to have, from which it follows whether pictures are summed
+    by class; 0 if it is not known, and None for the number of training rows of the audit."""
     why_no_guarantee: str = ""
     """Why the noise gives no guarantee, in sentences; empty if it gives one. A guarantee assumes public ranges."""
 
     def settled_for(self, deployment: Deployment) -> SumPoint:
-        """Return the point with its quorum and number of colluders filled in."""
-        p, c = deployment.partition.n_participants, self.n_colluders
+        """Return the point with its quorum, number of colluders and of expected rows filled in."""
+        p, c, n = deployment.partition.n_participants, self.n_colluders, self.expected_rows
         c = len(deployment.settings.colluders) if c is None else c
         quorum = self.quorum or Parties(p, min(p, MOST_BY_DEFAULT), c).least_quorum()
-        return replace(self, quorum=quorum, n_colluders=c)
+        if n is None:  # only pictures may be summed by class
+            is_picture = isinstance(deployment.features, PictureFeatures)
+            n = sum(len(part) for part in deployment.partition.train) if is_picture else 0
+        return replace(self, quorum=quorum, n_colluders=c, expected_rows=n)
 
     @property
     def promise(self) -> tuple[float, float] | None:
@@ -93,13 +101,21 @@ class SumPoint(OperatingPoint):
                 privacy=self.settled_for(deployment).privacy,
                 rng=np.random.default_rng([deployment.settings.seed, 12]),
             )
+        settled, features = self.settled_for(deployment), deployment.features
+        n_components = 0
+        if isinstance(features, PictureFeatures) and self.epsilon is not None and deployment.label_kind == "classes":
+            n_classes = len(np.unique(deployment.label_values))
+            n_components = count_components(settled.expected_rows or 0, n_classes, self.epsilon, self.delta)
+            if n_components:
+                features = features.first(min(n_components, features.n_components))
         return simulate_sums(
             deployment.partition.train,
             deployment.require_labels(),
-            feature_map=deployment.features,
+            feature_map=features,
             label_values=deployment.label_values,
-            privacy=self.settled_for(deployment).privacy,
+            privacy=settled.privacy,
             rng=np.random.default_rng([deployment.settings.seed, 12]),
+            by_class=n_components > 0,
         )
 
     def is_usable_with(self, simulation: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,17 +15,25 @@ from mooring.attacks.view import check_roles
 from mooring.audit.simulation import JointModel
 from mooring.errors import InputError
 from mooring.learners import LearnerLike
+from mooring.learners.class_sums import ClassSums, QuadraticModel
 from mooring.learners.fitting import MOST_ALONE
-from mooring.learners.models import FeatureMap, Predicted
+from mooring.learners.models import FeatureMap, Kind, Predicted
 from mooring.learners.registry import AUTO, SumLearner, resolve_sum_learner
 from mooring.learners.sums import SumModel, Sums
+from mooring.mechanisms.sums.class_moments import ClassAccumulator, ClassLayout
 from mooring.mechanisms.sums.feature_map import RowFeatures
-from mooring.mechanisms.sums.guarantee import SumNoise, SumPrivacy, calibrate_sums
+from mooring.mechanisms.sums.guarantee import (
+    Noise,
+    SumNoise,
+    SumPrivacy,
+    calibrate_products,
+    calibrate_sums,
+)
 from mooring.mechanisms.sums.prime_field import Words
 from mooring.mechanisms.sums.sums import Integers, Outcome, SumAccumulator, SumLayout
 from mooring.randomness import Streams
 from mooring.tables.records import label_kind_of
-from mooring.typing import Labels, Matrix
+from mooring.typing import Indices, Labels, Matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +63,7 @@ class LabelCoding:
             return np.asarray(labels / self.unit, dtype=np.float64)
         return np.searchsorted(self.classes, labels).astype(np.float64)
 
-    def decode(self, predictions: Matrix) -> Labels:
+    def decode(self, predictions: Labels) -> Labels:
         """Return predictions of a model of sums as labels."""
         if self.classes is None:
             return np.asarray(self.unit * predictions)
@@ -65,9 +74,9 @@ class LabelCoding:
 class SumSimulation:
     """A simulated study of sums with all its secrets."""
 
-    layout: SumLayout
+    layout: SumLayout | ClassLayout
     feature_map: FeatureMap
-    noise: SumNoise | None
+    noise: Noise | None
     """The noise that each participant adds; None without noise."""
     features: tuple[Matrix, ...] = field(repr=False)
     """φ of every participant's rows, each of shape (n_i, D)."""
@@ -85,21 +94,25 @@ class SumSimulation:
         return np.asarray(np.sum(self.contributions, axis=0))
 
     @property
-    def sums(self) -> Sums:
+    def sums(self) -> Sums | ClassSums:
         """The total in the form that learners use."""
-        scales = (0.0, 0.0) if self.noise is None else self.noise.scales(self.layout, len(self.contributions))
-        return self._as_sums(self.total, scales)
+        return self._as_sums(self.total, len(self.contributions))
 
-    def exact_sums_of(self, participant: int) -> Sums:
+    def exact_sums_of(self, participant: int) -> Sums | ClassSums:
         """Return one participant's own sums, without noise, in the form that learners use."""
-        sums = SumAccumulator(self.layout)
-        sums.add(self.features[participant], self.labels[participant])
-        return self._as_sums(sums.vector, (0.0, 0.0))
+        rng = np.random.default_rng(participant)
+        return self._as_sums(_sum_exactly(self.layout, self.features[participant], self.labels[participant], rng), 0)
 
-    def _as_sums(self, vector: Integers, scales: tuple[float, float]) -> Sums:
-        S, T = self.layout.unpack(vector)
-        features = self.feature_map
-        return Sums(S, T, features.constant_share, self.layout.outcome.n_classes, scales, features.unit_length)
+    def _as_sums(self, vector: Integers, n_noises: int) -> Sums | ClassSums:
+        """Return a vector that has the noise of so many participants as sums."""
+        layout, noise, features = self.layout, self.noise, self.feature_map
+        c0, unit_length = features.constant_share, features.unit_length
+        if isinstance(layout, ClassLayout):
+            scale = math.sqrt(n_noises * noise.on_products) / layout.scale**2 if noise is not None else 0.0
+            return ClassSums(layout.unpack(vector), c0, scale, unit_length)
+        S, T = layout.unpack(vector)
+        scales = noise.scales(layout, n_noises) if isinstance(noise, SumNoise) else (0.0, 0.0)
+        return Sums(S, T, c0, layout.outcome.n_classes, scales, unit_length)
 
     def train(self, learner: LearnerLike = "auto", *, seed: int = 0) -> JointModel:
         """Train the learner of sums that "auto" stands for on the total; other learners need rows, so `learner` is ignored.
@@ -113,9 +126,9 @@ class SumSimulation:
         >>> float(np.mean(simulation.train().predict([rows[3]]) == labels[3])) > 0.95
         True
         """
-        model = self._fit(self.sums)
+        model = self.fit()
 
-        def apply(fitted: SumModel, phi: Matrix) -> Predicted:
+        def apply(fitted: SumModel | QuadraticModel, phi: Matrix) -> Predicted:
             return self.coding.decode(fitted.predict(phi)), fitted.class_scores(phi)
 
         def answer(new: Sequence[Matrix]) -> Predicted:
@@ -128,30 +141,71 @@ class SumSimulation:
 
         return JointModel(self._learner.name, self.coding.classes, answer, answer_alone=answer_alone)
 
-    def _fit(self, sums: Sums) -> SumModel:
-        return self._learner.fit(sums, shrink=not self.feature_map.is_dense)
+    def fit(self) -> SumModel | QuadraticModel:
+        """Return the model of features that "auto" trains on the total."""
+        return self._fit(self.sums)
+
+    def _fit(self, sums: Sums | ClassSums) -> SumModel | QuadraticModel:
+        return self._learner.train(sums, shrink=not self.feature_map.is_dense)
 
     @property
     def _learner(self) -> SumLearner:
-        return resolve_sum_learner(AUTO, "number" if self.coding.classes is None else "classes")
+        kind: Kind = "number" if self.coding.classes is None else "classes"
+        return resolve_sum_learner(AUTO, kind, by_class=isinstance(self.layout, ClassLayout))
 
     def view(self, colluders: Sequence[int] = (0,), *, asked: LabelledFeatures | None = None) -> SumView:
         """Return the view of the analyst and some colluders, which is empty if the analyst acts alone.
 
-        `asked` are the candidates whose membership attacks score.
+        `asked` are the candidates whose membership attacks score. Sums by class have a view for each class (`views`).
         """
+        layout, noise = self.layout, self.noise
+        if isinstance(layout, ClassLayout):
+            problem = "Sums by class have a view for each class."
+            raise InputError("view", problem=problem, cure="Use `views`.")
         p = len(self.contributions)
         check_roles(next((i for i in range(p) if i not in colluders), 0), colluders, p)
         return SumView(
-            self.layout,
+            layout,
             self.feature_map.constant_share,
             self.total,
             p,
-            self.noise,
+            noise if isinstance(noise, SumNoise) else None,
             tuple(self.contributions[c] for c in colluders),
             self.members(colluders) if colluders else None,
             asked,
         )
+
+    def views(self, colluders: Sequence[int], asked: LabelledFeatures) -> list[tuple[Indices, SumView]]:
+        """Return views, each with the places in `asked` of its candidates: one of all sums or, by class, one of each class.
+
+        Candidates are rows with labels, so that only the sums of its class depend on a candidate. These are sums of products
+        without outcomes.
+        """
+        layout, noise = self.layout, self.noise
+        if not isinstance(layout, ClassLayout):
+            return [(np.arange(len(asked.features)), self.view(colluders, asked=asked))]
+        views, known = list[tuple[Indices, SumView]](), self.members(colluders) if colluders else None
+        for k in range(layout.n_classes):
+            of_class = SumLayout(layout.n_features, Outcome(0), layout.scale)
+            part = slice(k * layout.n_products, (k + 1) * layout.n_products)
+
+            def pad(vector: Integers, part: slice = part) -> Integers:
+                """Return the sums of the class, with zeros for outcomes."""
+                return np.concatenate([vector[part], np.zeros(layout.n_features, dtype=np.int64)])
+
+            places = np.flatnonzero(asked.outcomes.argmax(axis=1) == k)
+            view = SumView(
+                of_class,
+                self.feature_map.constant_share,
+                pad(self.total),
+                len(self.contributions),
+                None if noise is None else SumNoise(noise.on_products, 1),
+                tuple(pad(self.contributions[c]) for c in colluders),
+                None if known is None else known.without_outcomes(np.flatnonzero(known.outcomes.argmax(axis=1) == k)),
+                asked.without_outcomes(places),
+            )
+            views.append((places, view))
+        return views
 
     def members(self, participants: Sequence[int]) -> LabelledFeatures:
         """Return the rows of these participants as they enter the sums."""
@@ -173,6 +227,7 @@ def simulate_sums(
     label_values: npt.ArrayLike | None = None,
     rng: np.random.Generator | Streams,
     rows_of_person: Sequence[Integers] | None = None,
+    by_class: bool = False,
 ) -> SumSimulation:
     """Simulate a study of secure sums from rows to the total.
 
@@ -190,9 +245,11 @@ def simulate_sums(
     label_values : array, optional
         Classes, or numbers between which labels lie, which a study declares; by default those of the labels.
     rng : numpy.random.Generator or Streams
-        Participant i draws its noise from the stream "participant/i/sum-noise".
+        Participant i draws its noise from the stream "participant/i/sum-noise", and by class also its rounding.
     rows_of_person : sequence of integers of shape (n_i,), optional
         The number of rows of each row's person. With it, every person contributes the mean over its rows.
+    by_class : bool, default False
+        Whether the rows of each class are summed on their own, as a study of pictures with enough rows does.
 
     Examples
     --------
@@ -215,17 +272,35 @@ def simulate_sums(
         )
     feature_map = RowFeatures(datasets[0].shape[1]) if feature_map is None else feature_map
     coding = LabelCoding.of(np.concatenate(labels) if label_values is None else np.asarray(label_values))
-    layout = SumLayout(feature_map.n_features, Outcome(coding.n_classes))
-    noise = None if privacy is None else calibrate_sums(layout, privacy)
+    layout: SumLayout | ClassLayout = SumLayout(feature_map.n_features, Outcome(coding.n_classes))
+    if by_class:
+        layout = ClassLayout(feature_map.n_features, coding.n_classes)
+    noise = None if privacy is None else _calibrate(layout, privacy)
     features = tuple(feature_map.apply(rows) for rows in datasets)
     encoded = tuple(coding.encode(part) for part in labels)
     contributions = []
     for i, (phi, outcomes) in enumerate(zip(features, encoded, strict=True)):
-        sums = SumAccumulator(layout)
-        sums.add(phi, outcomes, None if rows_of_person is None else rows_of_person[i])
-        words = words_from(streams.named(f"participant/{i}/sum-noise"))
-        contributions.append(sums.vector if noise is None else sums.vector + noise.draw(layout, words))
+        rounding, words = (streams.named(f"participant/{i}/{what}") for what in ("rounding", "sum-noise"))
+        vector = _sum_exactly(layout, phi, outcomes, rounding, None if rows_of_person is None else rows_of_person[i])
+        contributions.append(vector if noise is None else vector + noise.draw(layout, words_from(words)))
     return SumSimulation(layout, feature_map, noise, features, encoded, tuple(contributions), coding, privacy)
+
+
+def _calibrate(layout: SumLayout | ClassLayout, privacy: SumPrivacy) -> Noise:
+    return calibrate_sums(layout, privacy) if isinstance(layout, SumLayout) else calibrate_products(layout, privacy)
+
+
+def _sum_exactly(
+    layout: SumLayout | ClassLayout,
+    features: Matrix,
+    labels: Matrix,
+    rounding: np.random.Generator,
+    rows_of_person: Integers | None = None,
+) -> Integers:
+    """Return the sums over rows without noise."""
+    sums = ClassAccumulator(layout, rounding) if isinstance(layout, ClassLayout) else SumAccumulator(layout)
+    sums.add(features, labels, rows_of_person)
+    return sums.vector
 
 
 def words_from(rng: np.random.Generator) -> Words:

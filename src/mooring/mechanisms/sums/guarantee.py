@@ -5,7 +5,7 @@ variance of the noise on the total; a the share of the budget for S; c the numbe
 
 Adding or removing a person changes (S, T) by at most m (Δ_S, Δ_T). Both are released with independent discrete Gaussian
 noise, of variance σ_S² on the diagonal of S and σ_S²/2 above it, since the norm counts those entries twice. The general
-total has one such matrix and no T.
+total has one such matrix and no T, sums by class have one for each class.
 
 Rounded continuous noise would be the exact Gaussian mechanism: sums are integers, so that adding rounded noise is rounding
 sums with noise, which is post-processing. It is (ε, δ′)-differentially private with the exact δ′ of Balle and Wang (2018),
@@ -27,17 +27,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import log_ndtr, ndtr
 
 from mooring.errors import InputError
 from mooring.mechanisms.sums.discrete_gaussian import draw_discrete_gaussians
-from mooring.mechanisms.sums.pairwise import PairwiseLayout
 from mooring.mechanisms.sums.prime_field import Words
 from mooring.mechanisms.sums.sums import Integers, SumLayout
 from mooring.metrics.membership import gaussian_epsilon
+from mooring.typing import Vector
 
 NoiseT = TypeVar("NoiseT")
 
@@ -101,6 +102,23 @@ class SumPrivacy:
             )
 
 
+class Noise(Protocol):
+    """The noise of one participant on a vector of sums. It is drawn for vectors of the layout that it was calibrated for."""
+
+    @property
+    def on_products(self) -> int:
+        """Variance on diagonals of products, in squared units of the integers."""
+
+    def draw(self, layout: Any, words: Words) -> Integers:
+        """Return the noise for one vector of sums."""
+
+    def draw_many(self, layout: Any, words: Words, n_draws: int) -> Integers:
+        """Return the noise for several vectors of sums, of shape (n_draws, size)."""
+
+    def deviations(self, layout: Any) -> Vector:
+        """Return the standard deviation of each number of the vector, in units of the integers."""
+
+
 @dataclass(frozen=True)
 class SumNoise:
     """The variances of the discrete Gaussian noise of one participant, in squared units of the integers."""
@@ -126,6 +144,13 @@ class SumNoise:
         drawn = draw_discrete_gaussians(words, Fraction(self.on_outcomes), n_draws * n_outcomes)
         noise[:, layout.n_products :] = drawn.reshape(n_draws, -1)
         return noise
+
+    def deviations(self, layout: SumLayout) -> Vector:
+        """Return the standard deviation of each number of the vector, in units of the integers."""
+        rows, columns = np.triu_indices(layout.n_features)
+        on_products = self.on_products * np.where(rows == columns, 1.0, 0.5)
+        on_outcomes = np.full(layout.size - layout.n_products, float(self.on_outcomes))
+        return np.asarray(np.sqrt(np.concatenate([on_products, on_outcomes])))
 
     def scales(self, layout: SumLayout, n_contributions: int) -> tuple[float, float]:
         """Return σ_S and σ_T of a total of `n_contributions`, in the units of `SumLayout.unpack`."""
@@ -169,38 +194,64 @@ def calibrate_sums(layout: SumLayout, privacy: SumPrivacy) -> SumNoise:
     return noise
 
 
+class ProductLayout(Protocol):
+    """The layout of a vector of products that all have the same noise, where entries off a diagonal count twice."""
+
+    @property
+    def size(self) -> int:
+        """The length of the vector, N."""
+
+    @property
+    def on_diagonal(self) -> npt.NDArray[np.bool_]:
+        """Which numbers of the vector are on a diagonal."""
+
+    @property
+    def sensitivity_squared(self) -> int:
+        """The largest squared change by one row, in squared units of the integers."""
+
+
 @dataclass(frozen=True)
-class PairwiseNoise:
-    """The variance of the discrete Gaussian noise of one participant on the general total, in squared units of integers."""
+class ProductNoise:
+    """The variance of the discrete Gaussian noise of one participant on products alone, in squared units of integers."""
 
     on_products: int
-    """Variance on the diagonal of S, of which one entry is shared; entries above it get half of it."""
+    """Variance on diagonals; entries off them get half of it."""
 
-    def draw(self, layout: PairwiseLayout, words: Words) -> Integers:
+    def draw(self, layout: ProductLayout, words: Words) -> Integers:
         """Return the noise for one vector of sums."""
         return np.asarray(self.draw_many(layout, words, 1)[0])
 
-    def draw_many(self, layout: PairwiseLayout, words: Words, n_draws: int) -> Integers:
+    def draw_many(self, layout: ProductLayout, words: Words, n_draws: int) -> Integers:
         """Return the noise for several vectors of sums, of shape (n_draws, size)."""
-        first = draw_discrete_gaussians(words, Fraction(self.on_products), n_draws)
-        others = draw_discrete_gaussians(words, Fraction(self.on_products, 2), n_draws * (layout.size - 1))
-        return np.hstack([first[:, None], others.reshape(n_draws, -1)])
+        noise, on_diagonal = np.empty((n_draws, layout.size), dtype=np.int64), layout.on_diagonal
+        for entries, variance in (
+            (on_diagonal, Fraction(self.on_products)),
+            (~on_diagonal, Fraction(self.on_products, 2)),
+        ):
+            drawn = draw_discrete_gaussians(words, variance, n_draws * int(entries.sum()))
+            noise[:, entries] = drawn.reshape(n_draws, -1)
+        return noise
 
-    def bound_distance(self, layout: PairwiseLayout, honest: int) -> float:
+    def deviations(self, layout: ProductLayout) -> Vector:
+        """Return the standard deviation of each number of the vector, in units of the integers."""
+        return np.asarray(np.sqrt(self.on_products * np.where(layout.on_diagonal, 1.0, 0.5)))
+
+    def bound_distance(self, layout: ProductLayout, honest: int) -> float:
         """Return τ, a bound on the total variation between the noise of `honest` participants and rounded noise."""
-        return (2 * layout.size - 1) / (24 * honest * self.on_products)
+        n_diagonal = int(layout.on_diagonal.sum())
+        return (2 * layout.size - n_diagonal) / (24 * honest * self.on_products)
 
 
 @lru_cache(maxsize=64)
-def calibrate_pairwise(layout: PairwiseLayout, privacy: SumPrivacy) -> PairwiseNoise:
-    """Return the smallest noise on the general total that provides a guarantee; `product_share` is not used.
+def calibrate_products(layout: ProductLayout, privacy: SumPrivacy) -> ProductNoise:
+    """Return the smallest noise on products alone that provides a guarantee; `product_share` is not used.
 
     It is so large in units of the integers that the minimum of four units is never an issue.
     """
     honest, squared = privacy.quorum - privacy.n_colluders, privacy.rows_per_person**2 * layout.sensitivity_squared
     return _find_noise(
         privacy,
-        lambda multiplier: PairwiseNoise(math.ceil(Fraction(multiplier) ** 2 * squared / honest)),
+        lambda multiplier: ProductNoise(math.ceil(Fraction(multiplier) ** 2 * squared / honest)),
         lambda noise: noise.bound_distance(layout, honest),
     )
 

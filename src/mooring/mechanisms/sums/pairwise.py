@@ -20,6 +20,7 @@ from functools import cached_property
 from threading import Lock
 
 import numpy as np
+import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.mechanisms.sums.prime_field import LARGEST
@@ -56,6 +57,12 @@ class PairwiseLayout:
         """The length of the vector, N."""
         shared = self.workload.shared
         return (int(np.count_nonzero(shared)) + 1) // 2
+
+    @cached_property
+    def on_diagonal(self) -> npt.NDArray[np.bool_]:
+        """Which numbers of the vector are on the diagonal of S: the first alone."""
+        rows, columns = self.entries
+        return np.asarray(rows == columns)
 
     @property
     def sensitivity_squared(self) -> int:

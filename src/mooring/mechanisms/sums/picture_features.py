@@ -126,6 +126,13 @@ class PictureFeatures:
         scale_to_unit(phi, CONSTANT_SHARE)
         return phi
 
+    def first(self, n_components: int) -> PictureFeatures:
+        """Return the first of these features, which are in the order of how much they distinguish."""
+        fitted = self.fitted
+        if fitted is not None:
+            fitted = replace(fitted, matrix=fitted.matrix[:, :n_components])
+        return replace(self, n_components=n_components, fitted=fitted)
+
     def to_grey(self, rows: Matrix) -> Matrix:
         """Return the mean of each pixel's channels."""
         rows = rows.astype(np.float64, copy=False)

@@ -15,17 +15,19 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 
 from mooring.errors import InputError
+from mooring.learners.class_sums import ClassSums
 from mooring.learners.models import FeatureMap
 from mooring.learners.sums import Sums
 from mooring.mechanisms.settings import MechanismSettings, RosterEntry
+from mooring.mechanisms.sums.class_moments import ClassLayout, count_components
 from mooring.mechanisms.sums.feature_map import TableFeatures
 from mooring.mechanisms.sums.guarantee import (
     MOST_NUMBERS_A_ROW,
     PRODUCT_SHARE,
-    PairwiseNoise,
+    Noise,
     SumNoise,
     SumPrivacy,
-    calibrate_pairwise,
+    calibrate_products,
     calibrate_sums,
     find_lone_epsilon,
     state_odds,
@@ -47,8 +49,8 @@ FeatureName = Literal["columns", "pictures", "fourier"]
 FEATURES: tuple[FeatureName, ...] = ("columns", "pictures", "fourier")
 Question = Literal["model", "tables", "regression", "survival"]
 QUESTIONS: tuple[Question, ...] = ("model", "tables", "regression", "survival")
-SumLayouts = SumLayout | PairwiseLayout
-"""The layout of sums for one model, or of the general total."""
+SumLayouts = SumLayout | ClassLayout | PairwiseLayout
+"""The layout of sums for one model, over all rows or by class, or of the general total."""
 MOST_BY_DEFAULT = 15
 """Maximum number of combiners of a study that names none, which are then the first in its roster."""
 _FAR = 16  # standard deviations that noise does not exceed
@@ -63,6 +65,8 @@ _REMARK = """\
 # names persons and stays at home; rows_per_person = "mean" adds the mean of each person's rows. most_rows: how many rows
 # a participant may add, which bounds what invented rows can do (say what the largest participant has; a larger one keeps
 # each row with probability kept_share). Features of pictures may be fitted to public ones: mooring study project PUBLIC
+# expected_rows: how many rows all participants together are expected to have, which is public (0: not known). Pictures of
+# three classes or more are then summed by class, where the noise leaves enough of them, and a better model follows.
 # questions: what the total must answer. "model" alone shares what one model of the label needs; with "tables", "regression"
 # or "survival", the total of all columns is shared, from which every such answer and the model follow. survival_time,
 # survival_event (a column of two words), survival_occurred (the word for an event) and survival_edges (ends of intervals)
@@ -115,7 +119,7 @@ class SumSettings(MechanismSettings):
     features: FeatureName = "columns"
     """The public feature map; pictures need the study's image_shape."""
     n_features: Count = N_COMPONENTS
-    """Number of features of pictures, or of random Fourier features."""
+    """Number of features of pictures, or of random Fourier features; sums by class may have fewer."""
     features_digest: str = ""
     """SHA-256 digest of the file with features fitted to public pictures; empty if there is none."""
     n_hats: Count = 5
@@ -132,7 +136,8 @@ class SumSettings(MechanismSettings):
     most_rows: Count = 100_000
     """Maximum number of rows that a participant adds. A total of more rows than all participants may have is refused."""
     expected_rows: Count = 0
-    """Number of rows that is expected of all participants together, for forecasts; 0 if it is not stated."""
+    """Number of rows that is expected of all participants together; 0 if it is not stated. It is used for forecasts, and it
+    decides whether pictures are summed by class (`count_class_components`)."""
     kept_share: float = 1.0
     """Probability with which each row is added, independently of all others, so that no row displaces another."""
     product_share: float = PRODUCT_SHARE
@@ -208,6 +213,15 @@ class SumSettings(MechanismSettings):
     def is_general(self) -> bool:
         """Whether the general total is shared, from which any question is answered, rather than sums for one model."""
         return self.questions != ("model",)
+
+    def count_class_components(self, schema: Schema) -> int:
+        """Return how many features of pictures are summed by class; 0 if all classes are summed together."""
+        if self.features != "pictures" or self.epsilon is None or not self.expected_rows:
+            return 0
+        m = 1 if self.rows_per_person == "mean" else self.rows_per_person
+        n_added = round(self.expected_rows * self.kept_share)
+        n_components = count_components(n_added, len(schema.label.classes), self.epsilon, self.delta, m)
+        return min(n_components, self.n_features)
 
     @property
     def survival(self) -> Survival | None:
@@ -337,38 +351,41 @@ class SumScheme:
         return self.settings.privacy(quorum=self.quorum)
 
     @property
-    def noise(self) -> SumNoise | PairwiseNoise | None:
+    def is_by_class(self) -> bool:
+        """Whether the rows of each class are summed on their own."""
+        return isinstance(self.layout, ClassLayout)
+
+    @property
+    def noise(self) -> Noise | None:
         """The noise that each participant adds; None in a study without a guarantee."""
         if self.settings.epsilon is None:
             return None
-        if isinstance(self.layout, PairwiseLayout):
-            return calibrate_pairwise(self.layout, self.privacy)
-        return calibrate_sums(self.layout, self.privacy)
+        if isinstance(self.layout, SumLayout):
+            return calibrate_sums(self.layout, self.privacy)
+        return calibrate_products(self.layout, self.privacy)
 
     def draw_noise(self, words: Words) -> Integers:
         """Return the noise that a participant adds to its vector of sums; zeros without a guarantee."""
-        match self.noise, self.layout:
-            case PairwiseNoise() as noise, PairwiseLayout() as layout:
-                return noise.draw(layout, words)
-            case SumNoise() as noise, SumLayout() as layout:
-                return noise.draw(layout, words)
-        return np.zeros(self.layout.size, dtype=np.int64)
+        noise = self.noise
+        return np.zeros(self.layout.size, dtype=np.int64) if noise is None else noise.draw(self.layout, words)
 
     @property
     def pooled_epsilon(self) -> float | None:
         """ε of one contribution if t combiners pool their keys and open it; None without noise."""
         return None if self.settings.epsilon is None else find_lone_epsilon(self.privacy)
 
-    def unpack(self, vector: Integers, n_contributions: int) -> Sums | PairwiseTotal:
+    def unpack(self, vector: Integers, n_contributions: int) -> Sums | ClassSums | PairwiseTotal:
         """Return what an opened total of `n_contributions` holds, with the noise of all of them."""
-        settings, noise, layout = self.settings, self.noise, self.layout
+        settings, noise, layout, features = self.settings, self.noise, self.layout, self.features
         if isinstance(layout, PairwiseLayout):
             variance = 0.0 if noise is None else float(n_contributions * noise.on_products)
             delta = None if settings.epsilon is None else settings.delta
             return replace(layout.unpack(vector, variance), epsilon=settings.epsilon, delta=delta, unit=settings.unit)
+        if isinstance(layout, ClassLayout):
+            deviation = 0.0 if noise is None else math.sqrt(n_contributions * noise.on_products) / layout.scale**2
+            return ClassSums(layout.unpack(vector), features.constant_share, deviation, features.unit_length)
         S, T = layout.unpack(vector)
         scales = noise.scales(layout, n_contributions) if isinstance(noise, SumNoise) else (0.0, 0.0)
-        features = self.features
         return Sums(S, T, features.constant_share, layout.outcome.n_classes, scales, features.unit_length)
 
     def state_absences(self) -> str:
@@ -392,7 +409,8 @@ def make_features(settings: SumSettings, schema: Schema, image_shape: Sequence[i
         problem = "Features of pictures need the shape of the images."
         raise InputError("image_shape", problem=problem, cure='Set image_shape, for example to "28x28".')
     height, width, n_channels = (*image_shape, 1)[:3]
-    n_components = min(settings.n_features, filters_of(height, width).n_responses)
+    n_components = settings.count_class_components(schema) or settings.n_features
+    n_components = min(n_components, filters_of(height, width).n_responses)
     return PictureFeatures(height, width, n_channels, n_components)
 
 
@@ -416,6 +434,8 @@ def make_layout(settings: SumSettings, schema: Schema, features: FeatureMap) -> 
     if isinstance(features, LevelFeatures):
         return PairwiseLayout(features.workload, settings.rows_per_person == "mean")
     n_classes = len(schema.label.classes) if schema.label.kind == "classes" else 0
+    if settings.count_class_components(schema):
+        return ClassLayout(features.n_features, n_classes)
     return SumLayout(features.n_features, Outcome(n_classes))
 
 
@@ -463,7 +483,10 @@ def list_sums(settings: SumSettings, layout: SumLayouts) -> Rows:
     falls with the product of their shares.
     """
     headings = ("sums", "numbers", "weight", "share of the budget")
-    if not isinstance(layout, PairwiseLayout):
+    if isinstance(layout, ClassLayout):
+        words = f"products of {layout.n_features - 1} features over the rows of each class"
+        return [headings, (f"{words}: {layout.n_classes} classes", f"{layout.size:,}", "1", "100%")]
+    if isinstance(layout, SumLayout):
         products, outcomes = layout.n_products, layout.size - layout.n_products
         of_products = settings.product_share
         return [

@@ -70,13 +70,19 @@ class Outcome:
                 problem = "Some labels are not between −1 and 1."
                 raise InputError("labels", problem=problem, cure="Encode labels with the study's schema.")
             return np.trunc(labels * _NUMBER_RESOLUTION).astype(np.int64)[:, None]
-        codes = labels.astype(np.int64)
-        if not np.all((codes == labels) & (codes >= 0) & (codes < self.n_classes)):
-            problem = f"Some labels are not class codes from 0 to {self.n_classes - 1}."
-            raise InputError("labels", problem=problem, cure="Encode labels with the study's schema.")
+        codes = require_codes(labels, self.n_classes)
         if self.n_classes == 2:
             return (2 * codes - 1)[:, None]
         return np.asarray(self.n_classes * np.eye(self.n_classes, dtype=np.int64)[codes] - 1)
+
+
+def require_codes(labels: Matrix, n_classes: int) -> Integers:
+    """Return labels as integers, or raise an `InputError` for labels that are not class codes."""
+    codes = labels.astype(np.int64)
+    if not np.all((codes == labels) & (codes >= 0) & (codes < n_classes)):
+        problem = f"Some labels are not class codes from 0 to {n_classes - 1}."
+        raise InputError("labels", problem=problem, cure="Encode labels with the study's schema.")
+    return codes
 
 
 @dataclass(frozen=True)
@@ -248,11 +254,18 @@ def quantise(features: Matrix, resolution: int, divisors: Integers | None = None
     d is 1 without `divisors`.
     """
     d = np.ones(1, dtype=np.int64) if divisors is None else divisors
+    q = features * (resolution / np.sqrt(np.maximum(d, 1)))[:, None]
+    np.trunc(q, out=q)
+    require_short(features, q, resolution, divisors)
+    return np.asarray(q)
+
+
+def require_short(features: Matrix, q: Matrix, resolution: int, divisors: Integers | None = None) -> None:
+    """Raise an `InputError` for rows whose integers q are longer than B/√d, and for divisors d below 1."""
+    d = np.ones(1, dtype=np.int64) if divisors is None else divisors
     if d.min(initial=1) < 1:
         cure = "Count the rows of each person first."
         raise InputError("divisors", expected="1 or more", got=str(int(d.min())), cure=cure)
-    q = features * (resolution / np.sqrt(d))[:, None]
-    np.trunc(q, out=q)
     if not (np.einsum("ij,ij->i", q, q) * d <= resolution**2).all():  # False for NaN
         if not np.isfinite(features).all():
             raise InputError(
@@ -260,4 +273,3 @@ def quantise(features: Matrix, resolution: int, divisors: Integers | None = None
             )
         cure = "A feature map must bound the norm of its rows, because the noise is calibrated to it."
         raise InputError("features", problem="Some rows of features have a norm above one.", cure=cure)
-    return np.asarray(q)

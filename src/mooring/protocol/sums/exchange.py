@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from mooring.errors import InputError, RefusedError, require_choice
 from mooring.learners import LearnerLike
-from mooring.learners.registry import AUTO, SUM_LEARNERS, resolve_sum_learner
+from mooring.learners.registry import AUTO, list_sum_learners, resolve_sum_learner
 from mooring.mechanisms.sums.settings import SECURE_SUM, SumSettings, list_sums, make_features, make_layout
 from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.mechanisms.sums.workload import PairwiseTotal
@@ -177,12 +177,14 @@ class SumExchange(Exchange):
 
     def list_learners(self, study: Study) -> tuple[str, ...]:
         """Return the learners of sums, "auto" first."""
-        return (AUTO, *(name for name, learner in SUM_LEARNERS.items() if study.label.kind in learner.kinds))
+        if study.label.kind == "none":
+            return (AUTO,)
+        return (AUTO, *list_sum_learners(study.label.kind, by_class=_is_by_class(study)))
 
     def require_learner(self, study: Study, learner: LearnerLike) -> None:
         """Refuse a learner that sums do not train."""
         if study.label.kind != "none":
-            resolve_sum_learner(learner, study.label.kind)
+            resolve_sum_learner(learner, study.label.kind, by_class=_is_by_class(study))
 
     def require_outcome(self, study: Study, outcome: str) -> None:
         """Refuse a column that the total does not predict."""
@@ -236,6 +238,10 @@ class SumExchange(Exchange):
         if not study.is_complete or sum_scheme(study).threshold.threshold < len(sum_scheme(study).combiners):
             return []
         return ["Every combiner must answer: a single absent combiner stops the study."]
+
+
+def _is_by_class(study: Study) -> bool:
+    return sum_settings(study).count_class_components(study.schema) > 0
 
 
 def _below_floor(reason: str) -> RefusedError:

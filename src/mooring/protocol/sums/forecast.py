@@ -14,7 +14,8 @@ from mooring.mechanisms.sums.answers.forecast import (
     forecast_answers,
     forecast_total,
 )
-from mooring.mechanisms.sums.guarantee import SumPrivacy, calibrate_pairwise, calibrate_sums
+from mooring.mechanisms.sums.class_moments import ClassLayout
+from mooring.mechanisms.sums.guarantee import SumPrivacy, calibrate_products, calibrate_sums
 from mooring.mechanisms.sums.level_features import LevelFeatures, select_schema
 from mooring.mechanisms.sums.model_forecast import (
     OWN_ROWS,
@@ -102,7 +103,7 @@ def _count_participants(study: Study, asked: int) -> int:
 
 
 def _find_noise(study: Study, layout: SumLayouts, p: int) -> tuple[float, float]:
-    """Return σ_S and σ_T of the total of p contributions; of the general total, that of S and 0."""
+    """Return σ_S and σ_T of the total of p contributions; of the general total and of sums by class, σ_S and 0."""
     settings = sum_settings(study)
     if settings.epsilon is None:
         return 0.0, 0.0
@@ -111,8 +112,10 @@ def _find_noise(study: Study, layout: SumLayouts, p: int) -> tuple[float, float]
     else:
         privacy = _expect_privacy(settings, p)
     if isinstance(layout, PairwiseLayout):
-        variance = p * calibrate_pairwise(layout, privacy).on_products
+        variance = p * calibrate_products(layout, privacy).on_products
         return variance**0.5 / layout.workload.resolution**2, 0.0
+    if isinstance(layout, ClassLayout):
+        return (p * calibrate_products(layout, privacy).on_products) ** 0.5 / layout.scale**2, 0.0
     return calibrate_sums(layout, privacy).scales(layout, p)
 
 

@@ -129,6 +129,7 @@ def list_audit_points(study: Study, parts: Partition, asked: AuditRequest) -> tu
         quorum,
         settings.n_colluders,
         settings.product_share,
+        settings.expected_rows,
         explain_missing_guarantee(study),
     )
     sums = [replace(study_point, epsilon=epsilon) for epsilon in dict.fromkeys((study_point.epsilon, *asked.epsilons))]
@@ -188,7 +189,8 @@ def _attack(study: Study, encoded: EncodedRows, seed: int) -> AuditResult | None
     settings = scheme.settings
     asked = dict.fromkeys((settings.epsilon, None))
     without = explain_missing_guarantee(study)
-    points = [SumPoint(epsilon, settings.delta, 2, 1, settings.product_share, without) for epsilon in asked]
+    share, n_expected = settings.product_share, settings.expected_rows
+    points = [SumPoint(epsilon, settings.delta, 2, 1, share, n_expected, without) for epsilon in asked]
     result = run_audit(
         partition,
         points=points,

@@ -16,9 +16,16 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from mooring.errors import InputError
+from mooring.mechanisms.sums.class_moments import ClassAccumulator, ClassLayout
 from mooring.mechanisms.sums.pairwise import PairwiseAccumulator, PairwiseLayout
 from mooring.mechanisms.sums.prime_field import Words
-from mooring.mechanisms.sums.sums import Integers, SumAccumulator, count_rows_of_persons, rank_rows_of_persons
+from mooring.mechanisms.sums.sums import (
+    Integers,
+    SumAccumulator,
+    SumLayout,
+    count_rows_of_persons,
+    rank_rows_of_persons,
+)
 from mooring.protocol.crypto.keys import Secret
 from mooring.protocol.messages.study import Study
 from mooring.protocol.registry import exchange_of
@@ -80,13 +87,19 @@ def sum_table(
     return sums.vector, collector.finish()[0]
 
 
-def _start_sums(study: Study) -> tuple[SumAccumulator | PairwiseAccumulator, Callable[..., None]]:
+def _start_sums(study: Study) -> tuple[SumAccumulator | ClassAccumulator | PairwiseAccumulator, Callable[..., None]]:
     """Return empty sums, and a function that adds encoded rows with their labels and with numbers of rows of persons."""
-    layout = sum_scheme(study).layout
-    if isinstance(layout, PairwiseLayout):
-        general = PairwiseAccumulator(layout, Streams.from_system().named("rounding"))  # fresh, and never stored
-        return general, general.add
-    sums, features = SumAccumulator(layout), study_features(study)
+    layout, features = sum_scheme(study).layout, study_features(study)
+    rounding = Streams.from_system().named("rounding")  # fresh, and never stored
+    sums: SumAccumulator | ClassAccumulator
+    match layout:
+        case PairwiseLayout():
+            general = PairwiseAccumulator(layout, rounding)
+            return general, general.add
+        case ClassLayout():
+            sums = ClassAccumulator(layout, rounding)
+        case SumLayout():
+            sums = SumAccumulator(layout)
 
     def add(rows: Matrix, labels: npt.NDArray[Any], rows_of_person: Integers | None) -> None:
         sums.add(features.apply(rows), scale_labels(study, labels), rows_of_person)

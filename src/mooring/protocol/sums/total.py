@@ -17,6 +17,7 @@ import numpy as np
 
 from mooring.atomic_io import make_folder, write_atomically
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
+from mooring.learners.class_sums import ClassSums, check_class_sums
 from mooring.learners.sums import Sums, check_sums
 from mooring.mechanisms.sums.level_features import extract_sums
 from mooring.mechanisms.sums.prime_field import LARGEST, decode_signed
@@ -186,8 +187,8 @@ def _judge(
 class Total:
     """The opened total."""
 
-    content: Sums | PairwiseTotal
-    """The sums of one model, or the general total."""
+    content: Sums | ClassSums | PairwiseTotal
+    """The sums of one model, over all rows or by class, or the general total."""
     participants: tuple[str, ...]
     """Participants whose rows are in it."""
     wrong: tuple[str, ...]
@@ -196,9 +197,9 @@ class Total:
     """Whether there were more shares than the threshold. With no more than that, a wrong share shifts the total and goes
     unnoticed."""
 
-    def extract_sums(self, schema: Schema) -> Sums:
+    def extract_sums(self, schema: Schema) -> Sums | ClassSums:
         """Return the sums of a model of a schema's label from its columns."""
-        return self.content if isinstance(self.content, Sums) else extract_sums(self.content, schema)
+        return extract_sums(self.content, schema) if isinstance(self.content, PairwiseTotal) else self.content
 
     @property
     def pairwise(self) -> PairwiseTotal:
@@ -238,10 +239,19 @@ def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
     content = scheme.unpack(vector, len(closed.digests))
     names = tuple(member.name for member in study.participants if member.signing_key in closed.digests)
     checked, most_rows = len(elements) > scheme.threshold.threshold, len(names) * scheme.settings.most_rows
-    problems = check_sums(content, most_rows) if isinstance(content, Sums) else check_total(content, most_rows)
-    for problem in problems:
+    for problem in _check_content(content, most_rows):
         raise refuse_total(f"{problem}, so that it is not the sum over rows of all participants")
     return Total(content, names, wrong, checked)
+
+
+def _check_content(content: Sums | ClassSums | PairwiseTotal, most_rows: float) -> list[str]:
+    """Return what about a total no rows can have."""
+    match content:
+        case Sums():
+            return check_sums(content, most_rows)
+        case ClassSums():
+            return check_class_sums(content, most_rows)
+    return check_total(content, most_rows)
 
 
 def refuse_total(reason: str) -> RefusedError:

@@ -13,8 +13,9 @@ import numpy as np
 
 from mooring.errors import InputError, RefusedError
 from mooring.learners import Gain, Kind, LearnerLike, Score
+from mooring.learners.class_sums import ClassSums, QuadraticModel
 from mooring.learners.registry import AUTO, resolve_sum_learner
-from mooring.learners.sums import estimate_predicted_shares
+from mooring.learners.sums import SumModel, Sums, estimate_predicted_shares
 from mooring.mechanisms.sums.settings import SECURE_SUM
 from mooring.protocol.analyst.trained_model import TRAINED_FILE, keep_training, require_label
 from mooring.protocol.messages.model import write_model
@@ -24,6 +25,7 @@ from mooring.protocol.sums.result import model_schema, specify_sum_model
 from mooring.protocol.sums.scheme import explain_missing_guarantee, sum_scheme
 from mooring.protocol.sums.total import open_total, read_list, refuse_total
 from mooring.serialization import Count, render_html
+from mooring.typing import Vector
 
 _ALMOST_ALL = 0.99
 
@@ -35,7 +37,7 @@ class SumTraining(TrainingRecord):
     mechanism: ClassVar[str] = SECURE_SUM
 
     learner: str
-    """Either "discriminant" or "least-squares"."""
+    """Either "quadratic", "discriminant" or "least-squares"."""
     outcome: str
     """Name of the column that is predicted."""
     kind: Kind
@@ -133,15 +135,15 @@ def train_sums(
     outcome = "" if outcome == study.label.column else outcome
     schema = model_schema(study, outcome)
     kind, classes = require_label(schema), schema.label.classes
-    chosen = resolve_sum_learner(learner, kind)
+    chosen = resolve_sum_learner(learner, kind, by_class=scheme.is_by_class)
     total = open_total(study, folder, shares)
     try:
         with np.errstate(all="ignore"):
             sums = total.extract_sums(schema)
-            fitted = chosen.fit(sums, shrink=scheme.settings.features == "columns")
+            fitted = chosen.train(sums, shrink=scheme.settings.features == "columns")
             model = fitted.to_model(specify_sum_model(study, outcome))
             model.predict(np.zeros((1, schema.n_features)))
-            predicted = estimate_predicted_shares(fitted, sums) if classes else np.zeros(1)
+            predicted = _estimate_predicted(fitted, sums) if classes else np.zeros(1)
     except InputError:
         raise
     except (RefusedError, ValueError):  # numbers that are not finite, of a total that no rows have
@@ -169,3 +171,10 @@ def train_sums(
     )
     keep_training(folder, training)
     return training
+
+
+def _estimate_predicted(model: SumModel | QuadraticModel, sums: Sums | ClassSums) -> Vector:
+    """Return the estimated share of rows for which a model predicts each class."""
+    if isinstance(model, QuadraticModel):
+        return model.estimate_predicted_shares()
+    return estimate_predicted_shares(model, sums.pooled if isinstance(sums, ClassSums) else sums)
