@@ -203,7 +203,7 @@ def make_sum_rows(
         test_labels=parts(labels, ["test"]),
         rng=np.random.default_rng(0),  # chooses nothing: test rows are given
     )
-    return SumRows(rows, RowFeatures(rows.n_features, CONSTANT_SHARE))
+    return SumRows(rows, RowFeatures(rows.n_features, CONSTANT_SHARE, is_dense=True))
 
 
 def on_device(array: npt.NDArray[Any], device: str, dtype: str) -> Array:

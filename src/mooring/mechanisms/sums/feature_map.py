@@ -201,8 +201,9 @@ class RowFeatures:
     """The number of entries of an encoded row."""
     constant_share: float = 0.3
     """c₀."""
+    is_dense: bool = False
+    """Whether most entries of a row are not zero and hardly correlated, as those of pictures."""
     unit_length: ClassVar[bool] = True
-    is_dense: ClassVar[bool] = False
 
     @property
     def n_features(self) -> int:
