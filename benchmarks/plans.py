@@ -1,4 +1,4 @@
-"""Plans for MNIST dealt to 20 × 300 and 100 × 40 rows and for breast cancer over 5 clinics, held to fresh seeds.
+"""Plans for MNIST split into 20 × 300 and 100 × 40 rows and for breast cancer over 5 clinics, held to fresh seeds.
 
     python -m benchmarks.plans --mnist FOLDER [--only NAME] [--part earlier|plan] [--fresh 3] [--points FOLDER]
 

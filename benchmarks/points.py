@@ -111,7 +111,7 @@ def _points(data: Path) -> Iterator[EarlierPoint]:
         yield EarlierPoint(f"MNIST, {p} × {n}, h = 30, σ = {level:.3f} s", deal, claimed, 30, level=level)
     for by, hospitals, claimed in (("at random", False, (0.694, 0.86)), ("by hospital", True, (0.786, 0.78))):
         deal = partial(_deal_heart, tables, hospitals)
-        yield EarlierPoint(f"heart disease, four hospitals dealt {by}, σ = 0.5", deal, claimed, sigma=0.5)
+        yield EarlierPoint(f"heart disease, four hospitals split {by}, σ = 0.5", deal, claimed, sigma=0.5)
     for source, name, p, n, h, sigma, claimed in (
         ("census", "Adult", 50, 50, 60, 0.332, (0.565, 1.0)),
         ("census", "Adult", 50, 50, None, 0.206, (0.512, 0.99)),
@@ -166,9 +166,9 @@ def _audited(point: EarlierPoint, seed: int) -> Iterator[dict[str, Any]]:
     nobody = np.zeros(0, dtype=np.int64)
     views = {"without": replace(parts, public=None, public_labels=None, public_indices=nobody)}
     views |= {} if parts.public is None else {"with": parts}
-    for public, dealt in views.items():
+    for public, split in views.items():
         began = time.perf_counter()
-        found = run_audit(dealt, points=[at], settings=settings).points[0]
+        found = run_audit(split, points=[at], settings=settings).points[0]
         figures = {measure: found.worst(measure) for measure in MEASURES}
         entry = {
             "seed": seed,

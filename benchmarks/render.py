@@ -15,7 +15,13 @@ PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 
 def main() -> None:
-    """Read every result file that is there, and write the page."""
+    """Write the page, and the cost model of the page on Dask."""
+    PAGE.write_text(render_page(), encoding="utf-8")
+    render_distributed.write_cost(RESULTS / "distributed.json")
+
+
+def render_page() -> str:
+    """Return the page, from every result file that is there."""
     parts = [_HEAD]
     for name, render in (
         ("sharing", _sharing),
@@ -28,8 +34,7 @@ def main() -> None:
         path = RESULTS / f"{name}.json"
         if path.exists():
             parts.append(render(json.loads(path.read_text(encoding="utf-8"))))
-    PAGE.write_text("\n".join(parts), encoding="utf-8")
-    render_distributed.write_cost(RESULTS / "distributed.json")
+    return "\n".join(parts)
 
 
 def _machine(result: dict[str, Any]) -> str:

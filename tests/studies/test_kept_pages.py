@@ -8,6 +8,7 @@ import pytest
 from mooring_studies.figures.study_figures import Figure, draw_study, house_style
 from mooring_studies.redraw import GALLERY, read_studies, render_pages
 
+from benchmarks import render, render_leakage
 from tests.record import MACHINE
 
 ROOT = Path(__file__).parents[2]
@@ -38,3 +39,8 @@ def test_kept_pages_and_figures_are_those_of_the_committed_results() -> None:
         assert text == kept, f"{page}: run make figures and read the difference"
     on_disk = {path for path in (DOCS / "figures").rglob("*") if path.parent.name in finished}
     assert {figure.path for drawn in figures.values() for figure in drawn} == on_disk
+
+
+def test_kept_pages_of_benchmarks_are_those_of_the_committed_results() -> None:
+    for page, text in {"leakage.md": render_leakage.render(), "benchmarks.md": render.render_page()}.items():
+        assert text == (DOCS / page).read_text(encoding="utf-8"), f"{page}: run make docs and read the difference"

@@ -127,7 +127,7 @@ def draw_alternatives(material: Material) -> list[chart.Drawing]:
     """Each method's score against how many members are recognised, a panel a case; those without a score are left out."""
     lines = tabulate_alternatives(material.results)
     cases = list(dict.fromkeys(line["case"] for line in lines))
-    title = "What other ways give away: score against members recognised"
+    title = "What alternatives disclose: score against members recognised"
     canvas, panels = chart.make_axes(title, 1, len(cases), height=6.2)
     for axes, case in zip(panels[0], cases, strict=True):
         shown = [line for line in lines if line["case"] == case and np.isfinite(line["score"])]

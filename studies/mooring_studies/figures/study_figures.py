@@ -152,7 +152,7 @@ def _mark_paper(drawing: chart.Drawing, study: str) -> chart.Drawing:
 
 
 def _describe_sums(drawing: chart.Drawing, results: Results) -> chart.Drawing:
-    """The drawing; where it has lines of secure sums, its caption says what they are and what they give away."""
+    """The drawing; where it has lines of secure sums, its caption says what they are and what they disclose."""
     lines = {line.get_label() for axes in drawing.canvas.axes for line in axes.get_lines()}
     if lines.isdisjoint(SUMS):
         return drawing

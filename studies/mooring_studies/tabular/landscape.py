@@ -1,4 +1,4 @@
-"""Where joining pays: rows a participant against participants, and what each upload gives away.
+"""Where joining pays: rows a participant against participants, and what each upload discloses.
 
 For every pair of sizes (rows n_i, participants p) the same points are measured: no noise, four scales of anchor noise,
 three of private-data noise; beside them, participants alone, and one model on everybody's rows without protection. All
