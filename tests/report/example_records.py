@@ -72,7 +72,7 @@ def figure(name: str, value: float, *, chance: float, control: float, higher_is_
     return Figure(name, value, Interval(value * 0.9, value * 1.1), chance, control, None, 60, higher_is_worse)
 
 
-def _outcome(attack: str, error: float, found: float) -> AttackOutcome:
+def outcome(attack: str, error: float, found: float) -> AttackOutcome:
     figures = [
         figure("centred_error", error, chance=1.4, control=1.0, higher_is_worse=False),
         figure("exposed_tenth", 0.8 * error, chance=1.0, control=1.0, higher_is_worse=False),
@@ -103,8 +103,8 @@ def example_audit(*, totals: bool = False, scale: float = 0.2) -> AuditResult:
             RotationPoint("aa-i-gdp-both-noise", 4, 16, 0.1, 0.5),
             scale,
             outcomes=(
-                _outcome("procrustes", 0.6, 0.3),
-                _outcome("moments", 0.4, 0.4),
+                outcome("procrustes", 0.6, 0.3),
+                outcome("moments", 0.4, 0.4),
                 AttackOutcome("lattice", reason="noise"),
             ),
             deployed=score(0.8),
@@ -115,7 +115,7 @@ def example_audit(*, totals: bool = False, scale: float = 0.2) -> AuditResult:
         ),
         PointResult(
             RotationPoint("aa-i-gdp", 4, 16),
-            outcomes=(_outcome("known-anchor", 0.1, 0.9),),
+            outcomes=(outcome("known-anchor", 0.1, 0.9),),
             deployed=score(0.9),
             gain=gain(0.2, 200),
         ),
@@ -125,8 +125,8 @@ def example_audit(*, totals: bool = False, scale: float = 0.2) -> AuditResult:
         points += [
             PointResult(
                 SumPoint(epsilon, 1e-5, 3, 1),
-                outcomes=(_outcome("leverage", 0.9, 0.012 if epsilon else 0.5),),
-                beyond=(_outcome("leverage", 0.9, 0.05),),
+                outcomes=(outcome("leverage", 0.9, 0.012 if epsilon else 0.5),),
+                beyond=(outcome("leverage", 0.9, 0.05),),
                 deployed=score(0.85),
                 gain=gain(0.15, 200),
                 alone=score(0.69),

@@ -1,6 +1,5 @@
 """Drafts of governance documents state what the study and the records say, and nothing that they do not."""
 
-import html
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +15,11 @@ from mooring.protocol.results import ShareResult
 from mooring.protocol.sums.scheme import sum_scheme
 from mooring.report.governance import DRAFTS, render_drafts
 from mooring.report.records import StudyRecords
+from mooring.report.signing_page import SIGNING_PAGE, render_signing_page
 from mooring.report.summary import summarise
 from mooring.tables.schema import Label
 from tests import commands
+from tests.permissions import has_mode
 from tests.protocol.sums.support import make_sum_study
 from tests.record import check_snapshot, without_digests
 from tests.report.example_records import (
@@ -122,7 +123,10 @@ def test_figures_and_decision_are_those_of_the_records_and_no_row_is_there(tmp_p
             (line,) = [line for line in found[name].splitlines() if line.startswith("|") and words in line]
             assert f"| {figure.value:{digits}}" in line
             assert f"| {attack} |" in line
-    assert not any(str(CANARY) in text or "north.csv" in text for text in found.values())
+    page = tmp_path / "drafts" / SIGNING_PAGE
+    assert has_mode(page, 0o600)
+    signed = page.read_text(encoding="utf-8")
+    assert not any(str(CANARY) in text or "north.csv" in text for text in (*found.values(), signed))
     assert found["agreement-annex.md"] == drafted(study, analyst_records(NAMES))["agreement-annex.md"]
     run(folder, study, tmp_path, code=2)
     run(folder, study, tmp_path, "--force")
@@ -168,9 +172,11 @@ def test_figures_are_of_the_studys_own_point_whatever_was_attacked_beside_it(fai
 def test_what_others_wrote_is_quoted_in_a_draft_and_no_markup(name: str, quoted: str) -> None:
     """Markdown decodes nothing in a code span, and takes | for the edge of a cell in a table alone."""
     study = replace(example_study(NAMES), label=Label(name, "classes", classes=("_a_ & **b**", "<i>|[a](http://b)`")))
+    assert "<i>|" not in render_signing_page(summarise(study, StudyRecords()))
     text = drafted(study, StudyRecords())["agreement-annex.md"]
     cell = quoted.replace("|", r"\|")
     (line,) = [one for one in text.splitlines() if one.startswith(f"| {cell} | label |")]
     values = line.removeprefix(f"| {cell} | label |")
-    assert html.unescape(values).strip() == f"{', '.join(study.label.classes)} |"
-    assert not re.search(r"[<*`]|]\(|\b_|_\b|\|.", values)
+    assert re.sub(r"\\([!-/:-@[-`{-~])", r"\1", values).strip() == f"{', '.join(study.label.classes)} |"
+    assert not re.search(r"[<*`]|]\(|\b_|_\b|\|.", re.sub(r"\\[!-/:-@[-`{-~]", "", values))
+    assert "&#" not in text  # people read and edit the draft itself

@@ -27,6 +27,7 @@ from mooring.protocol.sums.scheme import sum_scheme
 from mooring.report.audit_page import AuditSection, render_audit, render_plan
 from mooring.report.frame import load_template
 from mooring.report.records import StudyRecords, collect_records, read_audit
+from mooring.report.signing_page import render_signing_page
 from mooring.report.study_page import render_check, render_report
 from mooring.report.summary import Report, summarise
 from mooring.serialization import Record
@@ -102,12 +103,13 @@ def make_pages(study: Study, sum_study: Study) -> dict[str, str]:
     return {
         "rotation-report": render_report(fixed(of_rows)),
         "sums-report": render_report(fixed(of_sums)),
+        "sums-sign": render_signing_page(fixed(of_sums)),
         "audit": render_audit(with_totals, command="mooring audit"),
         "plan": render_plan(plan, command="mooring plan"),
     }
 
 
-@pytest.mark.parametrize("name", ["rotation-report", "sums-report", "audit", "plan"])
+@pytest.mark.parametrize("name", ["rotation-report", "sums-report", "sums-sign", "audit", "plan"])
 def test_a_page_says_what_it_said(name: str, study: Study, sum_study: Study) -> None:
     """One snapshot for each page; RENEW_RECORDS=1 renews it, and its difference is to be read."""
     check_snapshot(SNAPSHOTS / f"{name}.txt", without_digests(body(make_pages(study, sum_study)[name])))

@@ -119,7 +119,8 @@ class AuditResult(Record):
     def headline(self) -> str:
         """The sentences to read first: what the strongest attacks recover at the headline's point."""
         result = self.headline_point
-        if result is None or not self.trustworthy:
+        is_guarded = result is not None and not result.point.shares_rows and result.point.promise is not None
+        if result is None or not (self.trustworthy or is_guarded):
             return (
                 "This audit cannot be trusted: at some operating points no attack could be run. It does not show that "
                 "sharing is safe."
@@ -127,6 +128,7 @@ class AuditResult(Record):
         n_tried, n_known = self.count_attacks()
         few = f"Not all attacks were tried ({n_tried} of {n_known}), so a stronger one may be missing."
         first = [few] if n_tried < n_known else []
+        first += [] if self.trustworthy else ["At some operating points no attack could be run."]
         if not result.point.shares_rows:
             measured = [result.point.state_guarantee(), f"{self._where(result)}: {state_total(result)}"]
         else:
@@ -138,10 +140,10 @@ class AuditResult(Record):
     def sentences(self) -> list[str]:
         """A few sentences on the leakage at the headline's point."""
         point = self.headline_point
+        if point is not None and not point.point.shares_rows:
+            return [self.headline]
         if point is None or not self.trustworthy:
             return [self.headline, *self.warnings]
-        if not point.point.shares_rows:
-            return [self.headline]
         membership = state_strongest(point, "membership_at_1_percent")
         exposed = [f"Most exposed: {clause}." for clause in list_exposed(point)[:1]]
         return [*([f"{membership}."] if membership else []), self.headline, *exposed]

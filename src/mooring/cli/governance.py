@@ -30,17 +30,19 @@ def governance(
     ] = Path("governance"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing drafts.")] = False,
 ) -> None:
-    """Draft an impact assessment (DPIA), an annex to a data-sharing agreement, and answers to the Five Safes.
+    """Write a page to sign, and draft an impact assessment (DPIA), an annex to an agreement, and answers to the Five Safes.
 
-    The drafts are Markdown files to edit, filled in from the study's file and your records. What mooring cannot know is
-    marked TO FILL IN. They contain no row and no secret. The annex comes from the study's file alone, and is the same for
-    all parties.
+    sign.html says on three sheets of paper what a data-protection officer decides on: organisations, columns, what leaves,
+    what is promised and what is not. The drafts are Markdown files to edit. All are filled in from the study's file and
+    your records; what mooring cannot know is a line to fill in, or marked TO FILL IN. They contain no row and no secret.
+    The annex comes from the study's file alone, and is the same for all parties.
 
     Example: mooring governance vault --study study.toml --output governance
     """
     from mooring.atomic_io import make_folder, write_atomically
     from mooring.report.governance import render_drafts
     from mooring.report.records import StudyRecords, collect_records, read_audit
+    from mooring.report.signing_page import SIGNING_PAGE, render_signing_page
     from mooring.report.summary import summarise
 
     agreed = read_study(study)
@@ -48,7 +50,8 @@ def governance(
     if folder is not None:
         records = collect_records(find_records(folder, agreed), agreed, examples=False)
     audited = None if audit is None else read_audit(audit, examples=False)
-    drafts = render_drafts(summarise(agreed, records, audited))
+    report = summarise(agreed, records, audited)
+    drafts = {SIGNING_PAGE: render_signing_page(report), **render_drafts(report)}
     there = [name for name in drafts if (output / name).exists()]
     if there and not force:
         cure = "Name another folder, or give --force, which discards what was filled in there."
@@ -59,5 +62,6 @@ def governance(
     written = [str(output / name) for name in drafts]
     console.show(
         {"drafts": written, "fingerprint": agreed.fingerprint},
-        f"Wrote {escape(', '.join(written))}. Complete these drafts where they say TO FILL IN, and check them.",
+        f"Wrote {escape(', '.join(written))}. "
+        f"{SIGNING_PAGE} is to print and sign. Complete the drafts where they say TO FILL IN, and check them.",
     )

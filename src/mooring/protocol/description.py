@@ -64,6 +64,8 @@ class Terms:
     """Who gets the model, as a clause."""
     deleted: str
     """What mooring deletes by itself, as a clause."""
+    not_covered: tuple[str, ...] = ()
+    """What nothing protects against, in sentences."""
     roles: Mapping[str, str] = field(default_factory=dict)
     """Roles besides that of a participant, by name."""
     local_columns: Mapping[str, str] = field(default_factory=dict)

@@ -8,6 +8,7 @@ made from the study's file alone, so that all parties have the same one.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +21,11 @@ from mooring.metrics import Figure
 from mooring.metrics.measures import MEASURES
 from mooring.report.frame import load_template
 from mooring.report.summary import AttackedStudy, Report
+from mooring.serialization import count_noun
 
 DRAFTS = ("dpia.md", "agreement-annex.md", "five-safes.md")
 _MOST_COLUMNS = 40
-_MARKUP = re.compile(r"[&<|`*\\]|\](?=[(\[])|(?<!\w)_|_(?!\w)")
+_MARKUP = re.compile(r"[|`*\\]|<(?=[\w/!?])|&(?=#?\w+;)|\](?=[(\[])|(?<!\w)_|_(?!\w)")
 _PIPE = "\0"  # stands for | in a code span, which is escaped in lines of a table only
 _SHOWN = ("membership_at_1_percent", "membership_auc", "linkage", "register_class", "exposed_tenth", "centred_error")
 
@@ -44,10 +46,14 @@ def render_drafts(report: Report) -> dict[str, str]:
     if study is None or description is None:
         raise InputError("study", expected="given", got="none", cure="Name the study's file with --study.")
     study.require_roster()
+    kinds = Counter(column.kind for column in study.columns)
     attacked = [(audit.title, audit.study_point) for audit in report.audits if audit.study_point is not None]
     values = {
         "study": study,
         "columns": study.columns[:_MOST_COLUMNS],
+        "kinds": ", ".join(
+            count_noun(n, f"column of kind {kind}", f"columns of kind {kind}") for kind, n in kinds.items()
+        ),
         "terms": description.terms,
         "promise": description.promise,
         "shares_rows": description.shares_rows,
@@ -57,7 +63,7 @@ def render_drafts(report: Report) -> dict[str, str]:
         "hazards": ()
         if report.records.check is None
         else (*report.records.check.hazards, *report.records.check.warnings),
-        "sources": _list_sources(report),
+        "sources": list_sources(report),
         "leakage": [] if description.headlines or not report.summary.leakage_measured else report.summary.leakage,
         "measured": [line for title, point in attacked for line in _list_figures(title, point)],
         "not_attacked": [title for title, point in attacked if not [*_list_figures(title, point)]],
@@ -74,7 +80,7 @@ def _tidied(text: str) -> str:
     return "\n".join(line.replace(_PIPE, r"\|" if line.startswith("|") else "|") for line in lines) + "\n"
 
 
-def _list_sources(report: Report) -> list[str]:
+def list_sources(report: Report) -> list[str]:
     """Return the sources of a draft, in words."""
     sources = [f"the records of one role (seen by: {report.summary.role})"] if report.summary.commands else []
     sources += ["an audit"] if any(_is_audit(attacked) for attacked in report.audits) else []
@@ -98,7 +104,7 @@ def _to_markdown(value: Any) -> Any:
     if hasattr(value, "__html__") or not isinstance(value, str):
         return value
     text = " ".join(value.splitlines())
-    return Markup(_MARKUP.sub(lambda match: f"&#{ord(match[0])};", text))
+    return Markup(_MARKUP.sub(r"\\\g<0>", text))
 
 
 def _to_code_span(text: str) -> Markup:

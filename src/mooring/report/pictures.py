@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING
 
 from mooring import AuditResult, Plan
 from mooring.audit import PointResult
-from mooring.mechanisms.sums.guarantee import bound_share, round_up
+from mooring.mechanisms.sums.guarantee import bound_share
 from mooring.metrics import Figure
+from mooring.metrics.intervals import round_number
 from mooring.report.charts import Comparison, draw_audit, draw_comparisons, draw_mechanisms
 from mooring.report.plot import ALARM, CALM, QUIET, SAND, Chart
 
@@ -86,7 +88,7 @@ def picture_attackers(
     if promise is not None:
         bound, guess = bound_share(*promise, rate), f"by guessing {_count(rate)}"
         heading, colour = f"{unit.capitalize()}s recognised by any attack, at most", CALM if bound <= _STRONG else SAND
-        panels.append(People(heading, f"{round_up(100 * bound)} of 100", "", bound, colour, guess))
+        panels.append(People(heading, f"{_round_up(bound)} of 100", "", bound, colour, guess))
     if linked is not None:
         panels.append(_show_figure("Rows picked out of ten look-alikes by the strongest attack found", linked))
     if linked is None and len(panels) == 1:
@@ -125,6 +127,11 @@ def _show_figure(heading: str, figure: Figure) -> People:
     ends = f"[{_count(interval.low)}, {_count(interval.high)}]" if interval.known else ""
     guess = "" if figure.chance is None else f"by guessing {_count(figure.chance)}"
     return People(heading, f"{_count(figure.value)} of 100", ends, figure.value, ALARM, guess)
+
+
+def _round_up(share: float) -> str:
+    """Return a bound as a number of a hundred, rounded up to the decimals that decisions show."""
+    return f"{round_number(100 * share, 1, ROUND_CEILING):g}"
 
 
 def _count(share: float) -> str:

@@ -335,6 +335,26 @@ the odds by 2.72 at most.'
     )
 
 
+def state_belief(epsilon: float, delta: float, unit: str = "row") -> str:
+    """Return a sentence on what ε and δ mean for what an attacker believes: odds change by e^ε, between values by e^2ε.
+
+    Exchanging one value for another is removing and adding a unit, so that its ε is twice that of adding or removing one.
+
+    Examples
+    --------
+    >>> state_belief(1, 1e-5, "person")
+    'Whatever an attacker already believes about a person, the odds that the person is in the data change by at most 2.72 \
+times, and the odds between two values that the person may have by at most 7.39 times, apart from rare events that δ = \
+0.00001 accounts for.'
+    """
+    odds, between = (round_up(math.exp(min(factor * epsilon, 50.0))) for factor in (1, 2))
+    return (
+        f"Whatever an attacker already believes about a {unit}, the odds that the {unit} is in the data change by at most "
+        f"{odds} times, and the odds between two values that the {unit} may have by at most {between} times, apart from "
+        f"rare events that δ = {write_small(delta)} accounts for."
+    )
+
+
 def bound_odds(epsilon: float, delta: float) -> float:
     """Return the largest factor by which a membership test at 1 % false positives multiplies the odds: e^ε + δ/1 %."""
     return math.exp(min(epsilon, 50.0)) + delta / _FALSE_ALARMS
@@ -343,6 +363,11 @@ def bound_odds(epsilon: float, delta: float) -> float:
 def bound_share(epsilon: float, delta: float, false_alarms: float = _FALSE_ALARMS) -> float:
     """Return the largest share of members that a test recognises at a false positive rate: e^ε FPR + δ, at most 1."""
     return min(1.0, math.exp(min(epsilon, 50.0)) * false_alarms + delta)
+
+
+def write_small(value: float) -> str:
+    """Return a small number as people write it: 0.00001 and not 1e-05."""
+    return f"{value:.12f}".rstrip("0") if value >= 1e-10 else f"{value:g}"
 
 
 def round_up(value: float) -> str:

@@ -103,6 +103,10 @@ def _state_terms(study: Study) -> Terms:
         recall="bundle, once it was sent",
         model_goes_to="every participant whose upload is used, with the map that it needs",
         deleted="nothing by itself",
+        not_covered=(
+            "An analyst who colludes with a participant, and attackers with other knowledge of the persons: what they "
+            "recover is measured by attacks, and no guarantee bounds it.",
+        ),
         roles={dealing_member(study).name: "makes the anchor"} if study.participants else {},
     )
 

@@ -167,6 +167,12 @@ def _state_terms(study: Study, guarantee: dict[str, str]) -> Terms:
         recall="total, once it was opened",
         model_goes_to="every participant on the roster",
         deleted="one thing by itself: a combiner's key for this study, once the combiner has answered the list",
+        not_covered=(
+            guarantee["limits"]
+            if sum_promise(study) is not None
+            else "Attacks on the total and on the model: no guarantee bounds them.",
+            f"{threshold} combiners who break the protocol together open every single contribution.",
+        ),
         roles=dict.fromkeys(scheme.combiners, "combiner"),
         local_columns={settings.person: "says which rows belong to one person"} if settings.person else {},
     )
