@@ -34,6 +34,6 @@ def message(call: Callable[[], Any], kind: type[MooringError] = InputError) -> s
 
 def write_member_card(path: Path, name: str, role: Any = "participant") -> tuple[Path, Member]:
     signer = SigningKey.generate()
-    member = keyed_member(name, signer) if role == "participant" else Member(name, signer.public)
+    member = Member(name, signer.public) if role == "helper" else keyed_member(name, signer)
     write_card(path / f"{name}.card.toml", role=role, member=member, signer=signer)
     return path / f"{name}.card.toml", member

@@ -80,9 +80,14 @@ def test_a_card_cannot_name_the_sealing_key_of_another(tmp_path: Path) -> None:
         read_card(path)
 
 
-def test_a_participants_card_has_a_sealing_key_and_an_analysts_none(tmp_path: Path) -> None:
+def test_participants_and_the_analyst_have_a_sealing_key_and_no_other_role_is_known(tmp_path: Path) -> None:
     signer = SigningKey.generate()
-    for role, sealing in (("participant", ""), ("analyst", SealingKey.generate().public), ("dealer", "")):
+    for role, sealing in (
+        ("participant", ""),
+        ("analyst", ""),
+        ("helper", SealingKey.generate().public),
+        ("dealer", ""),
+    ):
         with raising(InputError, "card"):
             write_card(tmp_path / "c", role=role, member=Member("a", signer.public, sealing), signer=signer)  # type: ignore[arg-type]
 

@@ -33,8 +33,6 @@ def enrol_cards(path: Path, cards: Sequence[Path]) -> Study:
     rosters = list_names(study.participants, "participant"), list_names(study.helpers, "helper")
     combining = set(study.mechanism.list_combiners(*rosters))
     for card, (role, member) in read.items():
-        if not study.mechanism.seals_anchor:
-            member = replace(member, sealing_key="", sealing_proof="")
         if member.name not in combining:
             member = replace(member, combining_key="", combining_proof="")
         elif not member.combining_key:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 import tomllib
 from collections.abc import Sequence
@@ -37,7 +39,7 @@ class Member(Record):
     signing_key: str
     """Ed25519, in hexadecimal."""
     sealing_key: str = ""
-    """The key that anchors are sealed to (HPKE), in base64; empty where none is needed."""
+    """The key that files for this member are sealed to (HPKE), in base64; helpers need none."""
     sealing_proof: str = ""
     """The signing key's signature of the sealing key, in hexadecimal: it is in a study's roster, so that the designer
     cannot enter a different key there and open what is sealed to others."""
@@ -167,6 +169,17 @@ def read_card(path: str | Path) -> tuple[Role, Member]:
     return card.role, card.member
 
 
+def card_fingerprint(role: Role, member: Member) -> str:
+    """Return what to compare by telephone: it follows from the role, the name and the keys that do not change."""
+    return shorten_digest(hashlib.sha256(_signed_text(role, member)).hexdigest())
+
+
+def shorten_digest(digest: str) -> str:
+    """Return a SHA-256 digest in short, for people to compare: seven groups of four letters and digits."""
+    short = base64.b32encode(bytes.fromhex(digest))[:28].decode().lower()
+    return "-".join(short[k : k + 4] for k in range(0, 28, 4))
+
+
 def _read(path: str | Path) -> _Card:
     content = read_bounded(Path(path), _MOST_BYTES, what=f"the card {Path(path).name!r}")
     try:
@@ -213,11 +226,11 @@ def _require_role(role: Role, member: Member) -> None:
     fits = {
         "participant": bool(member.sealing_key),
         "helper": not member.sealing_key,
-        "analyst": not (member.sealing_key or member.combining_key),
+        "analyst": bool(member.sealing_key) and not member.combining_key,
     }
     if not fits.get(role, False):
         problem = (
-            "The card's keys do not fit its role: only a participant has a sealing key, and an analyst has no "
+            "The card's keys do not fit its role: participants and the analyst have a sealing key, and the analyst has no "
             "combining keys."
         )
         raise _not_on_a_card("card", problem)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import math
@@ -19,7 +18,7 @@ from mooring.errors import InputError, RefusedError, require_choice
 from mooring.mechanisms.rotation import settings as _rotation  # noqa: F401  (studies may name this mechanism)
 from mooring.mechanisms.settings import MechanismSettings
 from mooring.mechanisms.sums import settings as _sums  # noqa: F401  (and this one)
-from mooring.protocol.messages.card import CARD_CURE, Member, require_name
+from mooring.protocol.messages.card import CARD_CURE, Member, require_name, shorten_digest
 from mooring.protocol.messages.study_file import (
     FORMAT,
     RangeSource,
@@ -117,8 +116,7 @@ class Study:
     @property
     def fingerprint(self) -> str:
         """The digest in short, to be compared by telephone: seven groups of four letters and digits."""
-        short = base64.b32encode(bytes.fromhex(self.digest))[:28].decode().lower()
-        return "-".join(short[k : k + 4] for k in range(0, 28, 4))
+        return shorten_digest(self.digest)
 
     @property
     def folder_name(self) -> str:
@@ -262,9 +260,10 @@ class Study:
                 )
                 cure = "Take one out; who joins in two roles needs a folder and a vault for each."
                 raise InputError("roster", expected=f"different {what}", got=f"those of {names} alike", cure=cure)
-        for member in self.participants if self.mechanism.seals_anchor else ():
-            if not member.holds_sealing_key:
-                problem = f"The participant {member.name!r} has no sealing key that it signed."
+        for member in everybody:
+            needs_key = self.mechanism.seals_anchor and member in self.participants
+            if (needs_key or member.sealing_key) and not member.holds_sealing_key:
+                problem = f"The member {member.name!r} has no sealing key that it signed."
                 raise InputError("roster", problem=problem, cure=CARD_CURE)
         if self.helpers and not self.mechanism.takes_helpers:
             problem = f"Studies of {self.mechanism.name} have no helpers, and the roster has {len(self.helpers)}."

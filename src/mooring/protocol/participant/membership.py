@@ -21,7 +21,7 @@ N_STUDIES = 20
 
 
 def make_member(name: str, vault: Vault, *, combines: bool = False) -> Member:
-    """Return a participant, by the public halves of its vault's keys; `combines` draws a combining key for one study."""
+    """Return a participant or analyst by its vault's public keys; `combines` draws a combining key for one study."""
     combining = _draw_combining_key(vault) if combines else ("", "")
     sealing = _prove(vault, "sealing", vault.sealing_key.public)
     return Member(name, vault.signing_key.public, *sealing, *combining)
@@ -52,7 +52,7 @@ def issue_card(vault: Vault, path: Path, *, name: str, role: Role = "participant
     """
     require_name("name", name)
     if role == "analyst":
-        member = Member(name, vault.signing_key.public)
+        member = make_member(name, vault)
         write_card(path, role=role, member=member, signer=vault.signing_key)
         return member
     member = make_member(name, vault, combines=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from mooring.atomic_io import explain_os_errors, make_folder, open_atomically, o
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.exchange import SendableFile
 from mooring.protocol.messages.card import MEMBER_NAME, RESERVED_NAME, read_card
+from mooring.protocol.messages.public_file import PUBLIC_SUFFIX
 from mooring.protocol.messages.study import Study
 from mooring.protocol.transport.addresses import is_presigned, is_url, local_path, redact_address
 from mooring.protocol.transport.inbox import hash_listing, listed_size
@@ -34,6 +35,7 @@ _MOST_LISTED = 50_000
 _BLOCK = 2**20
 _CARD = SendableFile("card", (), CARD_SUFFIX, is_sealed=True)
 _STUDY = SendableFile("study", (), ".toml", is_sealed=True)
+_PUBLIC = SendableFile("public file", (), PUBLIC_SUFFIX, is_sealed=True)
 
 
 @dataclass(frozen=True, order=True)
@@ -116,12 +118,19 @@ class Place:
                 yield PlacedFile(file.sender, file.recipient, file.name, listed_size(entry), hash_listing(entry))
 
     def put(
-        self, source: Path, file: PlacedFile, *, replace: bool = False, waits: Sequence[float] | None = None
+        self,
+        source: Path,
+        file: PlacedFile,
+        *,
+        replace: bool = False,
+        public: Collection[str] = (),
+        waits: Sequence[float] | None = None,
     ) -> bool:
         """Put a card, a study or a signed file, and return whether the same bytes were there before.
 
         Different bytes at this name are an `OccupiedError`, unless they are a beginning of the file, which an interrupted
-        copy leaves, or `replace` is set.
+        copy leaves, or `replace` is set. `public` are the SHA-256 digests of files that a study names, which are public and
+        need no signature.
         """
         if parse_path(file.path) is None:
             expected, cure = (
@@ -131,7 +140,7 @@ class Place:
             raise InputError("the file's name", expected=expected, got="a different path", cure=cure)
         target = f"{self.address.rstrip('/')}/{file.path}"
         with open_plain_file(source, what="the file") as opened:
-            parcel = _check(source, opened, file.name)
+            parcel = _check(source, opened, file.name, public)
             if not is_url(self.address):
                 self._open_folder()
                 make_folder(local_path(target).parent, what=WHAT)
@@ -161,14 +170,20 @@ class Place:
             raise StorageError(what, reason=reason, cure="It is tried again.")
 
 
-def _check(path: Path, opened: BinaryIO, name: str) -> Parcel:
-    """Return a file that may be put: a card, a study, or a signed file of a kind that may leave."""
+def _check(path: Path, opened: BinaryIO, name: str, public: Collection[str]) -> Parcel:
+    """Return a file that may be put: a card, a study and its public file, or a signed file of a kind that may leave."""
     if name.endswith(CARD_SUFFIX):
         read_card(path)
         return measure_parcel(path, opened, _CARD)
     if name == STUDY_NAME:
         Study.read(path)
         return measure_parcel(path, opened, _STUDY)
+    if name.endswith(PUBLIC_SUFFIX):
+        parcel = measure_parcel(path, opened, _PUBLIC)
+        if parcel.digest not in public:
+            reason = "it is not the public file that the study names"
+            raise RefusedError("the file", reason=reason, cure="Put the file that 'mooring study project' wrote.")
+        return parcel
     return check_parcel(path, opened)
 
 

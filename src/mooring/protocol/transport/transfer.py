@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from mooring.atomic_io import explain_os_errors, hash_file, open_atomically, open_plain_file
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.exchange import SendableFile
+from mooring.protocol.messages import envelope
 from mooring.protocol.messages.signed_file import Fields, read_signed_header
 from mooring.protocol.registry import list_sendable_files
 from mooring.protocol.transport.addresses import (
@@ -45,6 +46,7 @@ from mooring.serialization import Record
 from mooring.typing import Progress
 
 _UNPROTECTED = ("ftp", "hdfs", "arrow_hdfs", "webhdfs", "jupyter", "jlab", "smb")
+ENVELOPE = SendableFile(envelope.KIND, envelope.FIELDS, envelope.SUFFIX, is_sealed=True)
 _BLOCK = 2**20
 _AGAIN = "Run the same command again: it sends the same bytes."
 
@@ -104,7 +106,7 @@ class SendResult(Record):
 def check_parcel(path: Path, file: BinaryIO) -> Parcel:
     """Return a file that may be sent, or raise a `RefusedError` unless it is an intact file of a kind that may leave."""
     what, parcel_form = "the file", None
-    for form in list_sendable_files():
+    for form in (*list_sendable_files(), ENVELOPE):
         file.seek(0)
         try:
             header, manifest = read_signed_header(file, kind=form.kind, fields=form.fields, what=what)

@@ -1,0 +1,152 @@
+"""Envelopes: a file for one member, sealed to its key and signed by its sender, so that any carrier will do.
+
+The content is encrypted in blocks of 1 MiB with a key that is used for nothing else, by ChaCha20-Poly1305 in the STREAM
+construction (Hoang, Reyhanitabar, Rogaway and Vizár, 2015), as age's files are: a nonce is the number of its block, and
+says whether the block is the last, so that blocks cannot be exchanged, left out or cut off. The key is sealed to the
+recipient (HPKE).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from mooring.atomic_io import open_atomically, open_plain_file
+from mooring.errors import InputError, RefusedError
+from mooring.protocol.crypto.keys import BOX_OVERHEAD, SealingKey, Secret, SigningKey, seal_box
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.signed_file import (
+    Fields,
+    TensorSpec,
+    encode_signed_header,
+    measure_signed_header,
+    read_signed_header,
+    require_header,
+)
+from mooring.protocol.messages.study import Study
+
+KIND, SUFFIX = "envelope", ".sealed"
+FIELDS = ("study", "recipient", "name", "bytes")
+_WHAT = "the envelope"
+_BLOCK, _TAG, _KEY_BYTES = 2**20, 16, 32
+_MOST_BYTES = 2**50
+
+
+def seal_file(
+    source: Path, target: Path, *, study: Study, recipient: Member, signer: SigningKey, name: str = ""
+) -> None:
+    """Write a file sealed to a member of a study; `name` is the content's name, by default the source's."""
+    if not recipient.holds_sealing_key:
+        problem = f"Nothing can be sealed to {recipient.name!r}: its card in the roster has no sealing key."
+        raise InputError(
+            "study", problem=problem, cure="Have a new card enrolled in a new study: 'mooring join' writes it."
+        )
+    key, name = Secret.draw(), name or source.name
+    with open_plain_file(source, what=_WHAT) as content, open_atomically(target, mode=0o600, what=_WHAT) as file:
+        n_bytes = content.seek(0, 2)
+        content.seek(0)
+        fields: dict[str, str | int] = {
+            "study": study.digest,
+            "recipient": recipient.signing_key,
+            "name": name,
+            "bytes": n_bytes,
+        }
+        tensors, data = _tensors(n_bytes), hashlib.sha256()
+        file.seek(measure_signed_header(KIND, fields, tensors))
+        box = seal_box(key.reveal(), recipient.sealing_key, info=_context(signer.public, fields))
+        for part in (box, *_encrypt(content, n_bytes, key)):
+            file.write(part)
+            data.update(part)
+        file.seek(0)
+        file.write(encode_signed_header(KIND, fields, tensors, data.hexdigest(), signer))
+
+
+def open_envelope(
+    source: Path, target: Path, *, study: Study, recipient: SigningKey, key: SealingKey, name: str, senders: set[str]
+) -> None:
+    """Write the content of an envelope to `target`, which a failure leaves as it was; refuse it with a reason otherwise.
+
+    `recipient` and `key` are the reader's keys, `name` is the name that the content must have, and `senders` are the
+    signing keys that may have signed it.
+    """
+    with open_plain_file(source, what=_WHAT) as file:
+        header, fields = read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
+        n_bytes, signer = fields["bytes"], str(fields["signer"])
+        if signer not in senders:
+            raise _refuse("it is signed by somebody else than its sender")
+        study.require_same({"study": fields["study"]}, what=_WHAT)
+        if fields["recipient"] != recipient.public:
+            raise _refuse("it is for another member")
+        if fields["name"] != name:
+            raise _refuse("it holds a file of another name")
+        if not isinstance(n_bytes, int) or not 0 <= n_bytes <= _MOST_BYTES:
+            raise _refuse("it claims a size that it cannot have")
+        require_header(header, _tensors(n_bytes), what=_WHAT)
+        box = file.read(BOX_OVERHEAD + _KEY_BYTES)
+        content_key = key.open(box, info=_context(signer, fields))
+        data = hashlib.sha256(box)
+        with open_atomically(target, mode=0o600, what=_WHAT) as plain:
+            for block in _decrypt(file, n_bytes, Secret(content_key), data.update):
+                plain.write(block)
+            if data.hexdigest() != fields["data"]:
+                raise _refuse("its content is not the one that was signed")
+
+
+def is_envelope(path: Path) -> bool:
+    """Whether a file begins as an envelope does; nothing more is checked."""
+    try:
+        with open_plain_file(path, what=_WHAT) as file:
+            read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
+    except RefusedError:
+        return False
+    return True
+
+
+def _tensors(n_bytes: int) -> dict[str, TensorSpec]:
+    sealed = n_bytes + _TAG * _count_blocks(n_bytes)
+    return {"key": TensorSpec("U8", (BOX_OVERHEAD + _KEY_BYTES,)), "sealed": TensorSpec("U8", (sealed,))}
+
+
+def _count_blocks(n_bytes: int) -> int:
+    return max(1, -(-n_bytes // _BLOCK))
+
+
+def _context(signer: str, fields: Fields) -> bytes:
+    """Return the context that the key is sealed for: study, sender and recipient."""
+    return b"mooring envelope key\n" + bytes.fromhex(f"{fields['study']}{signer}{fields['recipient']}")
+
+
+def _nonce(index: int, n_blocks: int) -> bytes:
+    return index.to_bytes(11, "big") + (b"\1" if index == n_blocks - 1 else b"\0")
+
+
+def _encrypt(content: BinaryIO, n_bytes: int, key: Secret) -> Iterator[bytes]:
+    cipher, n_blocks, left = ChaCha20Poly1305(key.reveal()), _count_blocks(n_bytes), n_bytes
+    for index in range(n_blocks):
+        block = content.read(min(_BLOCK, left))
+        left -= len(block)
+        if len(block) < _BLOCK and left:
+            raise RefusedError("the file", reason="it became shorter while it was read", cure="Try again.")
+        yield cipher.encrypt(_nonce(index, n_blocks), block, None)
+
+
+def _decrypt(file: BinaryIO, n_bytes: int, key: Secret, tell: Callable[[bytes], None]) -> Iterator[bytes]:
+    cipher, n_blocks, left = ChaCha20Poly1305(key.reveal()), _count_blocks(n_bytes), n_bytes
+    for index in range(n_blocks):
+        sealed = file.read(min(_BLOCK, left) + _TAG)
+        tell(sealed)
+        try:
+            block = cipher.decrypt(_nonce(index, n_blocks), sealed, None)
+        except (InvalidTag, ValueError):
+            raise _refuse("its content was changed, or is incomplete") from None
+        left -= len(block)
+        yield block
+
+
+def _refuse(reason: str) -> RefusedError:
+    return RefusedError(_WHAT, reason=reason, cure="Ask its sender to send it again.")
