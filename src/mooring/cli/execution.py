@@ -293,7 +293,7 @@ def take_step(name: str, workspace: Workspace, /, **options: Any) -> Outcome:
 
 
 def _describe_outcome(outcome: Outcome) -> Iterator[str | Table]:
-    yield from map(escape, outcome.lines)
+    yield from map(escape, (*outcome.lines, *outcome.hand_off))
     for sentence in outcome.details:
         yield f"  • {escape(sentence)}"
     for note in outcome.notes:

@@ -58,6 +58,10 @@ class GatherRecord(OpenRecord):
         """Return sentences on what was done and what comes next."""
         return []
 
+    def state_hand_off(self) -> list[str]:
+        """Return sentences on what to send to whom."""
+        return []
+
     def list_contributions(self) -> Rows:
         """Return one line per participant, headings first."""
         return [
@@ -147,6 +151,8 @@ class CheckSummary(Record):
     """Whether the advice is not to share these rows."""
     command: str
     """The command that was run."""
+    answer: str = ""
+    """The decision in one of three values: "share", "do not share", "cannot tell"."""
 
     def __post_init__(self) -> None:
         if self.rows_digest not in self.exceeded_by_rows:
@@ -202,6 +208,8 @@ class StepResult(Record):
     digest: str
     """Its SHA-256."""
     lines: tuple[str, ...]
-    """Sentences on what it holds, and whom to send it to."""
+    """Sentences on what it holds."""
     is_whole: bool = True
     """Whether nothing was left out of it."""
+    hand_off: str = ""
+    """A sentence on whom to send it to."""

@@ -162,6 +162,8 @@ class Outcome:
     """The same for programs, as values that JSON can hold."""
     lines: tuple[str, ...]
     """Sentences on what was done."""
+    hand_off: tuple[str, ...] = ()
+    """Sentences on what to send to whom, where people carry files."""
     details: tuple[str, ...] = ()
     """Sentences on what was measured, which a page folds away."""
     notes: tuple[str, ...] = ()

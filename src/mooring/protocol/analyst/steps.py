@@ -79,6 +79,7 @@ def align(
         gathered,
         {"intake": came.record, exchange.gather_record: gathered.as_dict()},
         (*came.lines, *gathered.describe()),
+        tuple(gathered.state_hand_off()),
         notes=tuple(f"Set aside {entry.file}: {entry.reason}." for entry in intake.set_aside),
         tables=(("", gathered.list_contributions()),),
         standing="whole" if is_whole else "in part",
@@ -136,10 +137,10 @@ def deliver(
     result = deliver_results(study, workspace.analysis, output, workspace.vault.signing_key, **release)
     where = workspace.show(output) if isinstance(output, Path) else redact_address(output).rstrip("/")
     lines = [f"Delivered to {count_noun(len(result.delivered), 'participant')}: {', '.join(result.delivered)}."]
-    lines.append(
+    hand_off = (
         f"Let each participant read {where}/<its name>, and no other's."
         if is_url(output)
         else f"Send each participant the folder {where}/<its name>, and nobody another participant's."
     )
     notes = () if result.model_digest else ("There is no model in it, since none was trained.",)
-    return Outcome(result, result.as_dict(), tuple(lines), notes=notes)
+    return Outcome(result, result.as_dict(), tuple(lines), (hand_off,), notes=notes)

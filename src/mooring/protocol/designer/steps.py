@@ -24,7 +24,7 @@ def enrol(
     helping = f" Helpers: {', '.join(helpers)}." if helpers else ""
     lines = [f"Participants: {', '.join(names) or 'nobody yet'}.{helping} Analyst: {analyst or 'nobody yet'}."]
     lines.append(
-        f"Send {file} to everybody, and compare its fingerprint by telephone: {study.fingerprint}"
+        f"The study is complete. Its fingerprint, to be compared by telephone: {study.fingerprint}"
         if study.is_complete
         else "Not complete yet: a study has two participants or more and an analyst. Enrol the others; the fingerprint "
         "changes with each."
@@ -38,4 +38,5 @@ def enrol(
         "fingerprint": study.fingerprint,
         "warnings": warnings,
     }
-    return Outcome(study, record, tuple(lines), notes=tuple(warnings))
+    hand_off = (f"Send {file} to everybody.",) if study.is_complete else ()
+    return Outcome(study, record, tuple(lines), hand_off, notes=tuple(warnings))

@@ -44,7 +44,7 @@ def join(
     progress: Progress | None = None,
 ) -> Outcome:
     """Make or open a vault, and write a card; `revoke` makes the combining keys of older cards useless."""
-    from mooring.protocol.messages.card import require_name
+    from mooring.protocol.messages.card import card_fingerprint, require_name
     from mooring.protocol.participant.membership import issue_card, revoke_cards
     from mooring.protocol.storage.vault import Vault
 
@@ -64,9 +64,10 @@ def join(
     n_revoked = revoke_cards(workspace.opened) if revoke else 0
     member = issue_card(workspace.opened, card, name=name, role=role)
     made = "Made a vault" if is_new else "The vault is there already"
+    fingerprint = card_fingerprint(role, member)
     lines: tuple[str, ...] = (
         f"{made}, in the folder {workspace.show(workspace.vault_folder)}: keep it, back it up, show it to nobody.",
-        f"Send the card {workspace.show(card)} to the designer of the study; it holds no secret.",
+        f"The fingerprint of your card, to be compared by telephone: {fingerprint}",
     )
     if revoke:
         lines += (
@@ -74,7 +75,8 @@ def join(
             "you have not shared, needs the new card.",
         )
     record = {"name": name, "new_vault": is_new, "card": workspace.show(card), "revoked": n_revoked, **member.as_dict()}
-    return Outcome(member, record, lines)
+    hand_off = f"Send the card {workspace.show(card)} to the designer of the study; it holds no secret."
+    return Outcome(member, record | {"fingerprint": fingerprint}, lines, (hand_off,))
 
 
 def match(
@@ -293,10 +295,11 @@ def share(
         shared,
         record | {"checked": checked},
         (
-            f"Wrote {workspace.show(path)}{again}: {what}. {to_whom}",
+            f"Wrote {workspace.show(path)}{again}: {what}.",
             f"Its SHA-256 is {shared.bundle_digest}.",
             f"It is for the study with the fingerprint {person.study.fingerprint}.",
         ),
+        (to_whom,),
         notes=(checked, *state_mapping(workspace)),
     )
 
@@ -310,7 +313,8 @@ def take_own_step(
     require_writable(output, what="the file", inputs=(workspace.study_file,))
     result = open_participant(workspace).take(step, output=output, progress=progress, **files)
     record = {"output": workspace.show(output), "digest": result.digest}
-    return Outcome(result, record, result.lines, standing="whole" if result.is_whole else "in part")
+    standing: Literal["whole", "in part"] = "whole" if result.is_whole else "in part"
+    return Outcome(result, record, result.lines, hand_off=(result.hand_off,), standing=standing)
 
 
 def advise_sharing(workspace: Workspace) -> tuple[str, bool] | None:

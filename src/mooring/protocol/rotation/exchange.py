@@ -118,8 +118,8 @@ class RotationExchange(Exchange):
         """Make the anchor; only the dealer can do this."""
         require_choice("step", step, ("deal",))
         digest = deal_anchor(vault, study, output)
-        sealed = f"Wrote {output.name}, sealed to {len(study.participants)} participants. Send it to each of them."
-        return StepResult(str(output), digest, (sealed,))
+        sealed = f"Wrote {output.name}, sealed to {len(study.participants)} participants."
+        return StepResult(str(output), digest, (sealed,), hand_off="Send it to each of them.")
 
     def own_result_files(self, study: Study) -> dict[str, int]:
         """Return the file of the participant's map, and its largest size."""

@@ -44,6 +44,7 @@ from mooring.typing import Progress
 KEY = "the combining key"
 """The subject of the error about a key that the vault does not hold."""
 _KEPT_SHARE = "combined.share"
+_TO_ANALYST = "Send it to the analyst."
 
 
 def check_boxes(vault: Vault, study: Study, bundles: str | Path, *, output: Path) -> StepResult:
@@ -63,9 +64,9 @@ def check_boxes(vault: Vault, study: Study, bundles: str | Path, *, output: Path
     if not passed:
         raise StorageError("the bundles", reason="there is none of this study", cure="Check --bundles.")
     write_receipt(output, study, passed, combiner=point, signer=vault.signing_key)
-    wrote = f"Wrote {output.name}, about {count_noun(len(passed), 'bundle')}. Send it to the analyst."
+    wrote = f"Wrote {output.name}, about {count_noun(len(passed), 'bundle')}."
     bad = (f"Your share in the bundle of {name} failed the test." for name in failed)
-    return StepResult(str(output), hash_file(output, what="the receipt"), (wrote, *bad), not failed)
+    return StepResult(str(output), hash_file(output, what="the receipt"), (wrote, *bad), not failed, _TO_ANALYST)
 
 
 def combine_shares(
@@ -103,12 +104,12 @@ def combine_shares(
         clear_partial_copies(output)
         copy_atomically(kept, output, mode=0o600, what="the share")
     listed_count = count_noun(len(closed.digests), "contribution")
-    wrote = f"Wrote {output.name}, your share of the total of {listed_count}. Send it to the analyst."
+    wrote = f"Wrote {output.name}, your share of the total of {listed_count}."
     destroyed = (
         "Your combining key of this study is destroyed; make a new backup of the vault, and remove copies that still "
         "hold the key."
     )
-    return StepResult(str(output), hash_file(output, what="the share"), (wrote, destroyed))
+    return StepResult(str(output), hash_file(output, what="the share"), (wrote, destroyed), hand_off=_TO_ANALYST)
 
 
 def _find_own(vault: Vault, study: Study, ledger: Ledger) -> str | None:

@@ -105,7 +105,12 @@ def watch(
 
     watched = Watch(bundles, lists or bundles, to or bundles, workspace.root, SECONDS if seconds is None else seconds)
     result = watch_boxes(workspace.vault, workspace.study, watched, tell=tell)
-    return Outcome(result, {"output": workspace.show(result.output), "digest": result.digest}, result.lines)
+    return Outcome(
+        result,
+        {"output": workspace.show(result.output), "digest": result.digest},
+        result.lines,
+        hand_off=(result.hand_off,),
+    )
 
 
 STEPS = (

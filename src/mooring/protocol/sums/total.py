@@ -84,9 +84,13 @@ class Closing(GatherRecord):
         return self.left_out
 
     def describe(self) -> list[str]:
-        """Return sentences on who tested the bundles, and what comes next."""
+        """Return a sentence on who tested the bundles."""
         by = f"tested by {', '.join(self.tested_by)}" if self.tested_by else "not tested by combiners"
-        return [f"Closed with {count_noun(len(self.participants), 'contribution')}, {by}.", self.next_step]
+        return [f"Closed with {count_noun(len(self.participants), 'contribution')}, {by}."]
+
+    def state_hand_off(self) -> list[str]:
+        """Return what the combiners do with the list."""
+        return [self.next_step]
 
     def list_contributions(self) -> Rows:
         """Return one line per participant or combiner, headings first."""
