@@ -15,9 +15,11 @@ from mooring.protocol.step import AFTERWARDS
 from mooring.protocol.steps import list_commands
 
 BEFORE = "Before anybody joins"
+BY_ITSELF = "A whole study by one command"
 ANSWERS = "Answers from the total of secure sums"
 OF_STEPS = list_commands()
 COMMANDS = {
+    **dict.fromkeys(("run", "status"), BY_ITSELF),
     **dict.fromkeys(("plan", "audit"), BEFORE),
     **{name: phase for name, phase in OF_STEPS.items() if phase != AFTERWARDS},
     **dict.fromkeys(("describe", "regress", "survival", "associate", "synthesize"), ANSWERS),

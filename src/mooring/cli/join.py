@@ -90,7 +90,7 @@ def join(
     """
     from mooring.protocol.storage.vault import is_encrypted
 
-    words = execution.ask_passphrase(vault) if is_encrypted(vault) else _new_passphrase() if with_passphrase else None
+    words = execution.ask_passphrase(vault) if is_encrypted(vault) else new_passphrase() if with_passphrase else None
     outcome = execution.take_step(
         "join",
         execution.make_workspace(execution.DEFAULT_STUDY, vault),
@@ -110,7 +110,8 @@ def join(
     console.show_outcome(outcome)
 
 
-def _new_passphrase() -> str:
+def new_passphrase() -> str:
+    """Return the passphrase for a new vault, from the environment or a prompt."""
     passphrase = os.environ.get("MOORING_PASSPHRASE")
     if passphrase:
         return passphrase

@@ -44,6 +44,11 @@ def _has_gathered(workspace: Workspace) -> bool:
     return has_file(workspace, f"analysis/{exchange_of(workspace.study).gather_record}.json")
 
 
+def _has_results(workspace: Workspace) -> bool:
+    """Whether participants get something back: a model, or files of the mechanism."""
+    return has_label(workspace) or bool(exchange_of(workspace.study).own_result_files(workspace.study))
+
+
 def _has_records(workspace: Workspace) -> bool:
     return workspace.identify().is_enrolled and any(workspace.records.glob("*.json"))
 
@@ -157,6 +162,7 @@ COMMON: Sequence[Step] = (
         needs=(STUDY, TABLE),
         makes=(Item("a table that fits", holds=_is_fitted),),
         asks=(_TABLE, _IGNORE),
+        awaits=await_nobody,
         run=participant.fit,
         when=lambda workspace: workspace.has_study and workspace.identify().role in ("", "participant"),
     ),
@@ -211,6 +217,7 @@ COMMON: Sequence[Step] = (
                 is_rare=True,
             ),
         ),
+        awaits=await_nobody,
         run=participant.join,
         when=lambda workspace: not workspace.identify().is_enrolled,
     ),
@@ -225,6 +232,8 @@ COMMON: Sequence[Step] = (
         makes=(COMPLETE,),
         sends=(Sent("study.toml"), Sent("STUDY.projection.safetensors")),
         asks=(Question("cards", "Cards", "many", endings=CARDS),),
+        awaits=await_nobody,
+        consent="members",
         run=designer.enrol,
         when=lambda workspace: workspace.has_study and not workspace.study.is_complete,
     ),
@@ -291,6 +300,7 @@ COMMON: Sequence[Step] = (
         needs=(AGREED, TABLE),
         makes=(Item("a page and a record of the check", ("check.html",), has_record("check")),),
         asks=(_TABLE, _IGNORE, Question("output", "Page", "usual", "--output", default="check.html")),
+        awaits=await_nobody,
         run=participant.check,
     ),
     Step(
@@ -317,6 +327,7 @@ COMMON: Sequence[Step] = (
             ),
         ),
         awaits=await_nobody,
+        consent="share",
         run=participant.share,
         advise=participant.advise_sharing,
     ),
@@ -390,6 +401,7 @@ COMMON: Sequence[Step] = (
         phase=ANALYSE,
         needs=(AGREED, GATHERED, DELIVERABLE),
         makes=(RESULTS,),
+        sends=(Sent("results/RECIPIENT/model.safetensors", "participant", "result"),),
         asks=(
             Question("output", "Results", "usual", "--output", default="results"),
             Question(
@@ -403,6 +415,7 @@ COMMON: Sequence[Step] = (
         ),
         awaits=await_nobody,
         run=analyst.deliver,
+        when=_has_results,
     ),
     Step(
         name="predict",
@@ -429,6 +442,7 @@ COMMON: Sequence[Step] = (
             _ask_overwriting("predictions.csv"),
             _IGNORE,
         ),
+        awaits=await_nobody,
         run=participant.predict,
         when=has_label,
     ),

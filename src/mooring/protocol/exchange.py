@@ -231,6 +231,13 @@ class Participation(Protocol):
         """Return sentences on how `share` treats the rows of persons who have several."""
         return []
 
+    def advise_sharing(self, study: Study) -> str:
+        """Return advice that follows from the study alone: "share", "do not share" or "cannot tell".
+
+        It is empty where what the check finds in a participant's rows may decide.
+        """
+        return ""
+
     @abstractmethod
     def share(
         self,

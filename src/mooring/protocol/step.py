@@ -223,6 +223,8 @@ class Step:
     asks: tuple[Question, ...] = ()
     awaits: Callable[[Workspace], Sequence[str]] | None = None
     """Returns the members whose files 'mooring run' waits for before it takes the step; None if only people take it."""
+    consent: Literal["", "members", "share"] = ""
+    """What a person must say yes to before 'mooring run' takes the step: who the members are, or that rows are shared."""
     run: Callable[..., Outcome] | None = None
     """Takes the folder, the answers by name, `command` and `progress`; None for a step that has a command only."""
     when: Callable[[Workspace], bool] | None = None

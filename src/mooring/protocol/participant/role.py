@@ -133,7 +133,8 @@ class Participant:
             assert kept.decision is not None
             is_warning = bool(exceeded) or kept.decision.answer == "do not share"
             by_rows = by_rows | {kept.rows_digest: exceeded}
-            summary = CheckSummary(kept.rows_digest, by_rows, kept.decision.words, is_warning, command)
+            decision = kept.decision
+            summary = CheckSummary(kept.rows_digest, by_rows, decision.words, is_warning, command, decision.answer)
             self._write_record(SUMMARY_FILE, summary)
             self._write_record(CHECK_FILE, kept)
         return kept

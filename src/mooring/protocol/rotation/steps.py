@@ -71,5 +71,6 @@ ADDITIONS = (
         title="Align",
         explanation="Bring the rows of all bundles that pass their checks into one space.",
     ),
+    Addition(step="deliver", sends=(Sent("results/RECIPIENT/map.safetensors", "participant", "result"),)),
     Addition(step="predict", needs=(MAP,)),
 )

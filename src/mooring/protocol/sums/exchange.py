@@ -29,7 +29,13 @@ from mooring.protocol.sums.description import describe_sums
 from mooring.protocol.sums.features import fit_features
 from mooring.protocol.sums.forecast import forecast_sums
 from mooring.protocol.sums.result import model_schema, open_sum_model, specify_sum_model
-from mooring.protocol.sums.scheme import explain_missing_guarantee, state_sum_guarantee, sum_scheme, sum_settings
+from mooring.protocol.sums.scheme import (
+    explain_missing_guarantee,
+    state_sum_guarantee,
+    sum_promise,
+    sum_scheme,
+    sum_settings,
+)
 from mooring.protocol.sums.steps import ADDITIONS, STEPS
 from mooring.protocol.sums.total import Closing, close_list, open_total
 from mooring.protocol.sums.training import SumTraining, train_sums
@@ -114,6 +120,15 @@ class SumExchange(Exchange):
     def adapts_rows(self, study: Study) -> bool:
         """Return True with noise, because then neither whether nor what is uploaded may depend on what a row holds."""
         return sum_settings(study).epsilon is not None
+
+    def advise_sharing(self, study: Study) -> str:
+        """Return what the guarantee advises where there is noise: what a check finds in rows must not decide then."""
+        if sum_settings(study).epsilon is None:
+            return ""
+        from mooring.audit.decision import decide_upload, weigh_total
+
+        reasons = weigh_total(None, sum_promise(study), study.upload_limits)
+        return decide_upload("sums over these rows", reasons).answer
 
     def list_refusals(
         self, study: Study, n_rows: int, class_counts: Mapping[str, int] | None

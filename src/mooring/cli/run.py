@@ -1,0 +1,284 @@
+"""`mooring run`: all steps of a study, each as soon as its inputs are there; files go through a place."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.live import Live
+from rich.markup import escape
+
+from mooring.cli import execution
+from mooring.errors import InputError, StorageError
+
+if TYPE_CHECKING:
+    from mooring.protocol.driver import Driver, Event, OpenQuestion, Turn
+    from mooring.protocol.driver.standing import Standing
+    from mooring.protocol.workspace import Workspace
+
+_FIRST_WAIT, _LONGEST_WAIT = 2.0, 60.0
+
+PlaceOption = Annotated[
+    str,
+    typer.Option(
+        "--place",
+        help="Where members exchange files: a folder that all can reach, or its URL (s3://ward/study).",
+        envvar="MOORING_PLACE",
+        show_default=False,
+    ),
+]
+Accepted = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accept",
+        metavar="FINGERPRINT",
+        help="A fingerprint that you compared: the study's or, for the analyst, each member's card. Repeatable.",
+    ),
+]
+
+
+@execution.command
+def run(
+    console: execution.Output,
+    place: PlaceOption,
+    table: Annotated[
+        Path | None, typer.Option("--table", help="Your table, as a participant: .csv (also .tsv, .gz) or .parquet.")
+    ] = None,
+    analyst: Annotated[
+        bool, typer.Option("--analyst", help="You are the analyst; your folder holds the study's draft.")
+    ] = False,
+    helper: Annotated[
+        bool, typer.Option("--helper", help="You are a helper, who combines secure sums and contributes no rows.")
+    ] = False,
+    name: Annotated[
+        str | None,
+        typer.Option(help="Your name in the study.", show_default="that of your card; 'analyst' of the analyst"),
+    ] = None,
+    accept: Accepted = None,
+    share: Annotated[
+        Literal["ask", "yes", "no", "if-advised"],
+        typer.Option(
+            help="Whether your rows are shared. 'yes' includes labels where the analyst sees them. 'if-advised' follows the "
+            "check or, with epsilon, what the study declares."
+        ),
+    ] = "ask",
+    predict: Annotated[
+        Path | None, typer.Option(help="New rows to predict once the result is there.", show_default=False)
+    ] = None,
+    without: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Member whose files are not waited for; repeatable.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Do what can be done now, and stop.")] = False,
+    ignore: execution.IgnoreColumns = None,
+    mapping: execution.MappingPath = None,
+    learner: Annotated[str | None, typer.Option(help="Learner, as the analyst.", show_default="auto")] = None,
+    vault: execution.VaultPath = execution.DEFAULT_VAULT,
+    with_passphrase: Annotated[
+        bool, typer.Option("--passphrase", help="Encrypt a new vault with a passphrase, as 'mooring join' does.")
+    ] = False,
+) -> int:
+    """Take every step of a study as soon as its inputs are there, exchange files through a place, and wait otherwise.
+
+    You are asked only what a person must answer: whether a fingerprint is the one that you were told by telephone, and
+    whether your rows are shared, after a check of them that leaves nothing behind. Answers may be given beforehand with
+    --accept and --share. Stop it with Ctrl-C and start it again at any time: nothing is done twice. What is put at the place
+    is signed, and sealed where it is for one member, so that whoever keeps the place reads nothing confidential.
+
+    The analyst drafts the study first (mooring study init); 'mooring join' with its options comes first where your vault
+    should refuse more than usual. 'mooring status' tells how things stand.
+
+    Exit code 3 means that --once left a question open.
+
+    Example: mooring run --place /mnt/ward --table patients.csv --name st-mary
+
+    Analyst: mooring run --place /mnt/ward --analyst
+
+    Without questions: mooring run --place s3://ward/study --table patients.csv --name st-mary --accept
+    qkda-x7m7-3zxj-lcta-3ok2-nb4q-i23h --share if-advised
+    """
+    from mooring.protocol.driver import Driver, Given
+    from mooring.protocol.transport.place import Place
+
+    if analyst and helper:
+        raise InputError("--analyst and --helper", expected="one of them", got="both", cure="Leave one out.")
+    workspace = execution.make_workspace(execution.DEFAULT_STUDY, vault, mapping=mapping)
+    role = "analyst" if analyst else "helper" if helper else "participant"
+    answers = _answer_steps(workspace, role, name, table, predict, ignore, learner, with_passphrase=with_passphrase)
+    given = Given(answers, analyst, tuple(accept or ()), share, tuple(without or ()))
+    driver = Driver(workspace, Place(place), given)
+    events = list[dict[str, str]]()
+
+    def tell(event: Event) -> None:
+        events.append({"kind": event.kind, "words": event.words})
+        _tell(console, event)
+
+    driver.tell, driver.decide = tell, _Person(console, sys.stdin.isatty() and console.format == "text")
+    with execution.end_on_sigterm(), driver.lock(), _showing_progress(driver):
+        turn = _go_on(console, driver, once=once)
+    console.show({"events": events, **turn.as_dict()}, *_close(turn))
+    return execution.IN_PART if turn.questions else 0
+
+
+def _answer_steps(
+    workspace: Workspace,
+    role: str,
+    name: str | None,
+    table: Path | None,
+    predict: Path | None,
+    ignore: list[str] | None,
+    learner: str | None,
+    *,
+    with_passphrase: bool,
+) -> dict[str, dict[str, Any]]:
+    """Return the answers to the questions of steps; a vault with a passphrase is opened here."""
+    from mooring.cli.join import new_passphrase
+    from mooring.protocol.storage.vault import has_vault
+
+    passphrase = None
+    if has_vault(workspace.vault_folder):
+        if workspace.is_locked:
+            passphrase = execution.ask_passphrase(workspace.vault_folder)
+            workspace.ask_passphrase = lambda folder: passphrase
+        workspace.vault  # noqa: B018 (opens it)
+    who = workspace.identify()
+    if who.role and who.role != role:
+        expected, got = f"that of a {role}", f"that of a {who.role}"
+        cure = "Start in the folder that you joined in, with the same role."
+        raise InputError("the card in this folder", expected=expected, got=got, cure=cure)
+    if not who.role:
+        name = name or ("analyst" if role == "analyst" else None) or _ask_name()
+        passphrase = new_passphrase() if with_passphrase and passphrase is None else passphrase
+    if role == "participant" and table is None:
+        problem = "A participant's run needs its table."
+        raise InputError("--table", problem=problem, cure="Give it with --table, or start with --analyst or --helper.")
+    rows = {key: value for key, value in (("data", table), ("ignore", tuple(ignore or ()))) if value}
+    answers: dict[str, dict[str, Any]] = {
+        "join": {
+            key: value
+            for key, value in (("name", name), ("role", role), ("passphrase", passphrase))
+            if value is not None
+        }
+    }
+    if table is not None:
+        answers |= dict.fromkeys(("fit", "check", "share"), rows)
+    if predict is not None:
+        answers["predict"] = {**rows, "data": predict, "beside": table}
+    if learner is not None:
+        answers["train"] = {"learner": learner}
+    for path in (table, predict):
+        if path is not None and not path.is_file():
+            raise StorageError(f"the table {path.name}", reason="it is not there", cure="Check the path.")
+    return answers
+
+
+def _ask_name() -> str:
+    if not sys.stdin.isatty():
+        raise InputError("--name", problem="You have not joined yet, and have no name.", cure="Give one with --name.")
+    return str(typer.prompt("Your name in the study (lower-case letters, digits and hyphens)", err=True))
+
+
+class _Person:
+    """Asks a person at the terminal; without one, nothing is answered."""
+
+    def __init__(self, console: execution.Output, is_there: bool) -> None:
+        self.console, self.is_there = console, is_there
+
+    def __call__(self, question: OpenQuestion) -> bool | None:
+        if not self.is_there:
+            return None
+        self.console.say(*describe_question(question))
+        return typer.confirm(question.words, default=False, err=True)
+
+
+def describe_question(question: OpenQuestion) -> Iterator[str]:
+    """Yield what a person should know before answering a question."""
+    width = max((len(heading) for heading, _ in (*question.facts, *question.fingerprints)), default=0) + 1
+    yield ""
+    for heading, words in question.facts:
+        yield f"  {escape(heading + ':'):<{width}} {escape(words)}"
+    if question.fingerprints:
+        yield f"  {'Fingerprint' if len(question.fingerprints) == 1 else 'Fingerprints'}:"
+    for whose, fingerprint in question.fingerprints:
+        yield f"  {escape(whose + ':'):<{width}} [bold]{fingerprint}[/bold]"
+    if question.advice:
+        yield f"  Advice: [bold]{question.advice}[/bold]"
+
+
+def _tell(console: execution.Output, event: Event) -> None:
+    if event.outcome is None:
+        console.say(escape(event.words))
+        return
+    console.say(f"[bold]{escape(event.words)}[/bold]")
+    page = (
+        "" if event.outcome.page is None else f"Page: {event.outcome.page}; it may show rows, so keep it to yourself."
+    )
+    for line in (*event.outcome.lines, *event.outcome.notes, event.outcome.decision, page):
+        console.say(*([f"  {escape(line)}"] if line else []))
+
+
+@contextmanager
+def _showing_progress(driver: Driver) -> Iterator[None]:
+    """Show a progress bar while a step runs."""
+    with execution.show_progress("") as moved:
+        driver.progress = lambda title: lambda done, total, what="": moved(done, total, what or title)
+        yield
+
+
+def _go_on(console: execution.Output, driver: Driver, *, once: bool) -> Turn:
+    """Advance until everything is done; what is waited for is shown meanwhile."""
+    wait, told = _FIRST_WAIT, ""
+    while True:
+        turn = driver.advance()
+        if turn.is_finished or once:
+            if turn.away:
+                raise StorageError("the place", reason=turn.away, cure="Run the same command again once it is back.")
+            return turn
+        wait = _FIRST_WAIT if turn.did_something else min(2 * wait, _LONGEST_WAIT)
+        words = state_waiting(turn)
+        if console.is_terminal and console.format == "text":
+            with Live(tabulate(turn.members, caption=words), console=console, transient=True, auto_refresh=False):
+                time.sleep(wait)
+        else:
+            if words != told:
+                console.say(escape(words))
+            time.sleep(wait)
+        told = words
+
+
+def state_waiting(turn: Turn) -> str:
+    """Return in a sentence or two what a run waits for, and whom."""
+    if turn.away:
+        return f"The place is away, and is tried again: {turn.away}"
+    parts = [f"Not answered yet: {question.words}" for question in turn.questions]
+    of_members = tuple(waiting for waiting in turn.waits if waiting.members)
+    for waiting in (of_members or turn.waits)[:1]:  # later steps wait for the first
+        parts.append(f"'{waiting.title}' waits for {', '.join(waiting.members) or ' and '.join(waiting.lacks)}.")
+    return " ".join(parts) or "Waiting for the files of others."
+
+
+def tabulate(members: tuple[Standing, ...], *, caption: str = "") -> Any:
+    """Return a table of who has done what."""
+    titles = list(dict.fromkeys(title for member in members for title in (*member.done, *member.left)))
+    rows = [("member", *titles)]
+    for member in members:
+        marks = ("done" if title in member.done else "–" if title in member.left else "" for title in titles)
+        rows.append((escape(member.name), *marks))
+    return execution.make_table(rows, title="", n_left=1 + len(titles), caption=escape(caption))
+
+
+def _close(turn: Turn) -> Iterator[Any]:
+    if turn.members:
+        yield tabulate(turn.members)
+    if turn.is_finished:
+        yield "Everything is done."
+    elif turn.waits or turn.questions:
+        yield escape(state_waiting(turn))
+    for question in turn.questions:
+        yield from describe_question(question)
+    if turn.left:
+        yield "Left to you: " + ", ".join(f"mooring {command}" for command in turn.left)

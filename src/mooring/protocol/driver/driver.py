@@ -1,0 +1,425 @@
+"""The driver: it takes every step of a member whose inputs are there, and exchanges files with a place.
+
+It follows the list of steps alone. In one pass (`Driver.advance`) it fetches what is addressed to the member, takes the
+steps that can be taken, and puts what they made. A pass that is interrupted at any moment is taken up by the next one: what
+a step made is found in the folder, what was put is compared with the place, and a file that was replaced before does not
+come back. Nothing depends on times. `Driver.look` says how things stand, and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from mooring.atomic_io import copy_atomically, hash_file, make_folder, open_plain_file
+from mooring.errors import RefusedError
+from mooring.protocol.driver.agreement import Agreement
+from mooring.protocol.driver.journal import Journal
+from mooring.protocol.driver.post import AwayError, Event, Post
+from mooring.protocol.driver.questions import (
+    Decide,
+    Given,
+    OpenQuestion,
+    ask_about_members,
+    ask_about_sharing,
+    ask_about_study,
+)
+from mooring.protocol.driver.routes import Route, find_member, list_routes
+from mooring.protocol.driver.standing import Standing, standing_of
+from mooring.protocol.messages import envelope
+from mooring.protocol.messages.study import Study
+from mooring.protocol.registry import exchange_of
+from mooring.protocol.step import AGREED, Item, Step, Value
+from mooring.protocol.steps import StepState, state_of
+from mooring.protocol.transport.place import Place
+from mooring.protocol.transport.transfer import ENVELOPE, check_parcel
+from mooring.protocol.workspace import Workspace
+from mooring.serialization import Record
+from mooring.typing import Progress
+
+COMMAND = "mooring run"
+_MOST_BYTES = 2**28  # of files other than bundles
+
+
+@dataclass(frozen=True)
+class Waiting(Record):
+    """A step that cannot be taken yet."""
+
+    step: str
+    title: str
+    lacks: tuple[str, ...] = ()
+    """What its inputs lack."""
+    members: tuple[str, ...] = ()
+    """Members whose files it waits for."""
+
+
+@dataclass(frozen=True)
+class Turn(Record):
+    """How things stand after a pass."""
+
+    did_something: bool
+    waits: tuple[Waiting, ...] = ()
+    questions: tuple[OpenQuestion, ...] = ()
+    """Questions that nobody has answered yet."""
+    left: tuple[str, ...] = ()
+    """Commands of steps that can be taken, and that a person has to take or to start a run for."""
+    members: tuple[Standing, ...] = ()
+    """Who has done what, as the files at the place show."""
+    is_finished: bool = False
+    """Whether nothing is left to do or to wait for."""
+    away: str = ""
+    """Why the place could not be used; empty if it could."""
+
+
+@dataclass
+class Driver:
+    """The runs of one member at one place."""
+
+    workspace: Workspace
+    place: Place | None
+    """Where files are exchanged; None to look at the folder alone."""
+    given: Given = field(default_factory=Given)
+    decide: Decide = lambda question: None
+    """Asks a person; None for no answer yet."""
+    tell: Callable[[Event], None] = lambda event: None
+    progress: Callable[[str], Progress] | None = None
+    """Returns a function that shows the progress of a step, given its title."""
+    _tried: dict[str, object] = field(default_factory=dict, repr=False)
+    """Steps that were taken, with the state of the folder that they left: they are not repeated until it changes."""
+    _declined: set[str] = field(default_factory=set, repr=False)
+    """Subjects of questions whose answer was no, and the kinds of consent that were refused."""
+    _open: list[OpenQuestion] = field(default_factory=list, repr=False)
+    """Questions of this pass that nobody has answered."""
+
+    def __post_init__(self) -> None:
+        journal = Journal(self.workspace.vault_folder, self.place.address if self.place else "")
+        self.post = Post(self.place, journal, lambda event: self.tell(event))
+        self.agreement = Agreement(self.workspace, self.post, self.given, self._answer)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Refuse a second run on this vault at this place while the block runs."""
+        with self.post.journal.lock():
+            self.post.journal.read()
+            yield
+
+    def advance(self) -> Turn:
+        """Fetch, take steps and put what they made; the lock must be held.
+
+        A place that is away is reported, and tried again by the next pass; an error of a step is raised.
+        """
+        did_something = False
+        while True:
+            away, self._open = self.post.list(), []
+            waits, left = list[Waiting](), list[Step]()
+            try:
+                moved = not away and self._fetch()
+                moved |= self._take(waits, left)
+                moved |= not away and self._put()
+            except AwayError as problem:
+                away, moved = str(problem), False
+            if not moved:
+                return self._conclude(did_something, waits, self._open, left, away)
+            did_something = True
+
+    def look(self) -> Turn:
+        """Return how things stand, without fetching, taking or putting anything."""
+        away, waits, left = self.post.list(), list[Waiting](), list[Step]()
+        for state in self.list_own_states():
+            if not self._is_done(state):
+                waiting = self._weigh(state)
+                waits += [] if waiting is None else [waiting]
+                left += [state.step] if waiting is None else []
+        is_open = AGREED.is_there(self.workspace) and not self.agreement.is_reached and not self.given.is_analyst
+        return self._conclude(False, waits, [ask_about_study(self.workspace.study)] if is_open else [], left, away)
+
+    def _conclude(
+        self, did_something: bool, waits: list[Waiting], questions: list[OpenQuestion], left: list[Step], away: str
+    ) -> Turn:
+        stays_out = "share" in self._declined
+        is_finished = stays_out or (not (away or waits or questions) and self._is_finished())
+        members = standing_of(self.workspace.study if self.agreement.is_reached else None, self.post.files)
+        commands = tuple(step.command for step in left)
+        return Turn(did_something, tuple(waits), tuple(questions), commands, members, is_finished, away)
+
+    # Files
+
+    def _fetch(self) -> bool:
+        return self._fetch_files() if self.agreement.is_reached else self.agreement.advance()
+
+    def _put(self) -> bool:
+        """Put the card, the study, and what steps that are done have made for others."""
+        workspace, who = self.workspace, self.workspace.identify()
+        if not who.role:
+            return False
+        moved = self.agreement.put()
+        done = {state.step.name for state in self.list_own_states() if state.is_done}
+        for route in self._list_own_routes():
+            source = workspace.root / route.source
+            if route.step.name in done and source.is_file() and route.only_recipient != who.name:
+                moved |= self.post.put(self._seal(route, source), route.at_place, grows=route.grows)
+        return moved
+
+    def _seal(self, route: Route, source: Path) -> Path:
+        """Return the envelope of a file for one member, which is made once; the file itself if it is for several."""
+        if not route.only_recipient:
+            return source
+        study, digest = self.workspace.study, hash_file(source, what="the file")
+        recipient = find_member(study, route.only_recipient)
+        assert recipient is not None
+        folder = self.post.journal.folder / "outbox"
+        make_folder(folder, mode=0o700, what="the vault")
+        sealed = folder / f"{digest[:32]}-{route.only_recipient}{envelope.SUFFIX}"
+        if not sealed.is_file():
+            signer = self.workspace.vault.signing_key
+            envelope.seal_file(source, sealed, study=study, recipient=recipient, signer=signer, name=route.name)
+        return sealed
+
+    def _fetch_files(self) -> bool:
+        """Take the files of the study that are for this member."""
+        study, own, moved = self.workspace.study, self.workspace.identify().name, False
+        for route in list_routes(study):
+            if own not in route.arrivals:
+                continue
+            target = self.workspace.root / route.arrivals[own]
+            if route.sender == own:
+                moved |= self._hand_to_self(self.workspace.root / route.source, target)
+                continue
+            file = self.post.files.get(route.at_place.path)
+            if file is not None:
+                moved |= self.post.take_in(file, target, _bound_bytes(study), self._checker(route), grows=route.grows)
+        return moved
+
+    def _hand_to_self(self, source: Path, target: Path) -> bool:
+        """Copy a file of this member to where its own steps look for it."""
+        if not source.is_file() or source == target:
+            return False
+        if target.is_file() and hash_file(source, what="the file") == hash_file(target, what="the file"):
+            return False
+        make_folder(target.parent, mode=0o700, what="the folder")
+        copy_atomically(source, target, mode=0o600, what="the file")
+        return True
+
+    def _checker(self, route: Route) -> Callable[[Path], None]:
+        """Return a function that checks a file of a route, and replaces an envelope by its content."""
+        workspace, sender = self.workspace, find_member(self.workspace.study, route.sender)
+        assert sender is not None
+        study = workspace.study
+
+        def check(path: Path) -> None:
+            with open_plain_file(path, what="the file") as file:
+                parcel = check_parcel(path, file)
+            if parcel.manifest["signer"] != sender.signing_key:
+                reason = f"it is signed by somebody else than {sender.name}"
+                raise RefusedError("the file", reason=reason, cure="Ask its sender to put it again.")
+            study.require_same(parcel.manifest, what="the file")
+            if (parcel.form == ENVELOPE) != bool(route.only_recipient):
+                reason = "it is not sealed as a file for one member must be, or sealed although it is for several"
+                raise RefusedError("the file", reason=reason, cure="Ask its sender to put it again.")
+            if route.only_recipient:
+                vault = workspace.vault
+                envelope.open_envelope(
+                    path,
+                    path,
+                    study=study,
+                    recipient=vault.signing_key,
+                    key=vault.sealing_key,
+                    name=route.name,
+                    senders={sender.signing_key},
+                )
+
+        return check
+
+    # Taking steps
+
+    def list_own_states(self) -> list[StepState]:
+        """Return the steps that a run takes for this member, with their states."""
+        return [
+            state
+            for state in state_of(self.workspace)
+            if state.step.awaits is not None and (self.given.is_analyst or state.step.role != "designer")
+        ]
+
+    def _weigh(self, state: StepState) -> Waiting | None:
+        """Return what a step waits for; None if it can be taken."""
+        step, workspace = state.step, self.workspace
+        if AGREED in step.needs and not self.agreement.is_reached:
+            return Waiting(step.name, step.title, (AGREED.what,))
+        assert step.awaits is not None
+        awaited = dict.fromkeys(step.awaits(workspace)) if AGREED in step.needs else {}
+        awaited |= {name: None for item in state.waits_for for name in self._list_senders(item)}
+        lacks = tuple(item.what for item in state.waits_for)
+        members = tuple(name for name in awaited if name not in self.given.without)
+        return Waiting(step.name, step.title, lacks, members) if lacks or members else None
+
+    def _list_senders(self, item: Item) -> list[str]:
+        """Return the members whose files an item is made of, and have not come."""
+        root, own = self.workspace.root, self.workspace.identify().name
+        return [
+            route.sender
+            for route in (list_routes(self.workspace.study) if self.agreement.is_reached else ())
+            if any(fnmatchcase(route.arrivals.get(own, ""), pattern) for pattern in item.files)
+            and not (root / route.arrivals[own]).is_file()
+        ]
+
+    def _take(self, waits: list[Waiting], left: list[Step]) -> bool:
+        for state in self.list_own_states():
+            step = state.step
+            if self._is_done(state) or (step.consent and step.consent in self._declined):
+                continue
+            if (waiting := self._weigh(state)) is not None:
+                waits.append(waiting)
+                continue
+            answers = self._find_answers(step)
+            if answers is None:
+                left.append(step)
+                continue
+            situation = self._describe_folder()
+            if self._tried.get(step.name) == situation:
+                continue
+            if step.sends and self.post.is_away:
+                waits.append(Waiting(step.name, step.title, ("the place",)))
+                continue
+            self._refuse_second_device(state)
+            if step.consent and not state.is_done:
+                agreed = self._consent(step, waits)
+                if agreed is None:
+                    continue
+                answers |= agreed
+            self._run(step, answers)
+            self._tried[step.name] = self._describe_folder()
+            return True
+        return False
+
+    def _is_done(self, state: StepState) -> bool:
+        """Whether a step is done and, if it sends files, at least one of them is there to be sent."""
+        if not state.is_done:
+            return False
+        routes = [route for route in self._list_own_routes() if route.step.name == state.step.name]
+        return not routes or any((self.workspace.root / route.source).is_file() for route in routes)
+
+    def _list_own_routes(self) -> list[Route]:
+        if not self.agreement.is_reached:
+            return []
+        own = self.workspace.identify().name
+        return [route for route in list_routes(self.workspace.study) if route.sender == own]
+
+    def _find_answers(self, step: Step) -> dict[str, Value] | None:
+        """Return the answers that a step needs; None if a person has to give one."""
+        given, answers = self.given.answers.get(step.name, {}), dict[str, Value]()
+        for question in step.list_questions(self.workspace):
+            files = question.list_choices(self.workspace) if question.endings else ()
+            if question.name in given:
+                answers[question.name] = given[question.name]
+            elif question.kind == "usual":
+                answers[question.name] = self.workspace.root / question.default
+            elif question.default:
+                answers[question.name] = question.default
+            elif question.is_optional or step.consent == "members":
+                continue
+            elif question.kind == "choice" and len(files) == 1 and question.name != "data":  # which rows, a person says
+                answers[question.name] = self.workspace.root / files[0].value
+            else:
+                return None
+        return answers
+
+    def _consent(self, step: Step, waits: list[Waiting]) -> dict[str, Value] | None:
+        """Return the answers that come with a person's yes; None without it."""
+        if step.consent == "share":
+            question = ask_about_sharing(self.workspace)
+            if not self._answer(question):
+                return None
+            return {asked.name: True for asked in step.list_questions(self.workspace) if asked.kind == "tick"}
+        cards = self.agreement.choose_cards()
+        if cards is None:
+            waits.append(Waiting(step.name, step.title, ("members' cards",)))
+            return None
+        paths, known = cards
+        if not self.given.accepted and not self._answer(ask_about_members(known)):
+            return None
+        return {"cards": tuple(paths)}
+
+    def _answer(self, question: OpenQuestion) -> bool:
+        """Return whether a question has the answer yes; without an answer, it stays open."""
+        answer = self.given.answer(question)
+        if answer is None and question.subject not in self._declined:
+            answer = self.decide(question)
+        if answer is None:
+            self._open.append(question)
+        elif not answer:
+            self._declined |= {question.subject, *({"share"} if question.kind == "share" else ())}
+            if question.kind == "share":
+                self.tell(Event("notice", "Your rows are not shared. Nothing of them has left."))
+        return bool(answer)
+
+    def _run(self, step: Step, answers: dict[str, Value]) -> None:
+        assert step.run is not None
+        progress = self.progress(step.title) if self.progress else None
+        outcome = step.run(self.workspace, **answers, command=COMMAND, progress=progress)
+        self.tell(Event("took", step.title, outcome))
+
+    def _refuse_second_device(self, state: StepState) -> None:
+        """Refuse a step whose file this member put at the place from elsewhere, as a copy of its vault would."""
+        if state.is_done:
+            return
+        for route in self._list_own_routes():
+            path = route.at_place.path
+            if (
+                route.step.name == state.step.name
+                and path in self.post.files
+                and path not in self.post.journal.entries.put
+            ):
+                raise RefusedError(
+                    "the vault",
+                    reason=f"{path} is at the place already, and this vault did not put it there",
+                    cure="This vault is an old copy, or its owner runs mooring on two machines: use the vault that made "
+                    "that file. Nothing was made or replaced.",
+                )
+
+    def _describe_folder(self) -> object:
+        """Return a value that changes when a file that steps read does."""
+        workspace = self.workspace
+        tables = [
+            value
+            for answers in self.given.answers.values()
+            for value in answers.values()
+            if isinstance(value, Path) and value.is_file()
+        ]
+        files = [
+            path
+            for folder in (workspace.root, workspace.root / "inbox", workspace.root / "result")
+            if folder.is_dir()
+            for path in folder.iterdir()
+        ]
+        return sorted(
+            (str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in (*tables, *files) if path.is_file()
+        )
+
+    # How things stand
+
+    def _is_finished(self) -> bool:
+        """Whether everything is done, and every file that is for this member alone has come."""
+        if not self.agreement.is_reached:
+            return False
+        if any(not state.is_done for state in self.list_own_states() if self._find_answers(state.step) is not None):
+            return False
+        return not self.list_missing()
+
+    def list_missing(self) -> list[Route]:
+        """Return the routes of files for this member alone that have not come, but for those of members to go without."""
+        workspace, own = self.workspace, self.workspace.identify().name
+        return [
+            route
+            for route in list_routes(workspace.study)
+            if route.only_recipient == own
+            and route.sender not in (own, *self.given.without)
+            and (route.step.when is None or route.step.when(workspace))
+            and not (workspace.root / route.arrivals[own]).is_file()
+        ]
+
+
+def _bound_bytes(study: Study) -> int:
+    return max(exchange_of(study).most_bundle_bytes(study), _MOST_BYTES) * 101 // 100

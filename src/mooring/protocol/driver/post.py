@@ -1,0 +1,161 @@
+"""What a member fetches from a place and puts there: each version of a file once, and never an older one.
+
+A file is fetched beside its place, checked, and only then moved to where steps look for it; one that is half written is set
+aside until its version changes. What is put is noted before, and compared with the place until the place lists it unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from mooring.atomic_io import copy_atomically, hash_file, make_folder
+from mooring.errors import InputError, MooringError, RefusedError, StorageError
+from mooring.protocol.driver.journal import Journal
+from mooring.protocol.transport.place import EVERYBODY, Place, PlacedFile
+from mooring.protocol.transport.transfer import OccupiedError
+from mooring.protocol.workspace import Outcome
+
+_WHAT = "the file"
+
+
+class AwayError(Exception):
+    """Raised where the place cannot be used now."""
+
+    def __init__(self, problem: StorageError) -> None:
+        super().__init__(str(problem))
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that a run did, or noticed."""
+
+    kind: Literal["took", "fetched", "put", "refused", "notice"]
+    words: str
+    outcome: Outcome | None = field(default=None, compare=False)
+    """What a step that was taken did."""
+
+
+@dataclass
+class Post:
+    """A member's side of a place."""
+
+    place: Place | None
+    """None to look at a folder alone."""
+    journal: Journal
+    tell: Callable[[Event], None]
+    files: Mapping[str, PlacedFile] = field(default_factory=dict)
+    """The files at the place by their paths, as they were listed last."""
+    is_away: bool = False
+    _looked: dict[str, str] = field(default_factory=dict, repr=False)
+    """Versions of files at the place that need not be looked at again, by their paths."""
+    _noticed: set[str] = field(default_factory=set, repr=False)
+
+    def list(self) -> str:
+        """List the place, and return why that is impossible; empty if it was listed."""
+        try:
+            listed = [] if self.place is None else self.place.list_files()
+        except StorageError as problem:
+            self.files, self.is_away = {}, True
+            return str(problem)
+        self.files, self.is_away = {file.path: file for file in listed}, False
+        return ""
+
+    def list_open(self, own: str, is_wanted: Callable[[PlacedFile], bool]) -> Sequence[PlacedFile]:
+        """Return the files that others put for everybody."""
+        files = self.files.values()
+        return [file for file in files if file.recipient == EVERYBODY and file.sender != own and is_wanted(file)]
+
+    def notice(self, words: str) -> None:
+        """Tell something once."""
+        if words not in self._noticed:
+            self._noticed.add(words)
+            self.tell(Event("notice", words))
+
+    def take_in(
+        self, file: PlacedFile, target: Path, most_bytes: int, check: Callable[[Path], None], *, grows: bool
+    ) -> bool:
+        """Fetch a file, check it, and move it to where steps look for it; return whether that changed anything.
+
+        `check` may change what was fetched, as opening an envelope does. A version that was replaced before does not come
+        back, and a file that does not grow is taken once.
+        """
+        assert self.place is not None
+        version, is_here = f"{file.size} {file.version}", target.is_file()
+        versions = self.journal.entries.taken.get(file.path, ())
+        if self._looked.get(file.path) == version and (is_here or file.path in self._noticed):
+            return False
+        if not grows and is_here and versions:
+            return False
+        fetched = self.journal.folder / "fetched"
+        try:
+            self.place.fetch(file, fetched, most_bytes=most_bytes)
+        except StorageError as problem:
+            raise AwayError(problem) from None
+        except RefusedError as problem:
+            return self._set_aside(file, version, problem)
+        digest = hash_file(fetched, what=_WHAT)
+        if digest in versions[:-1] or (digest in versions and is_here):
+            self._looked[file.path] = version
+            fetched.unlink()
+            if digest in versions[:-1]:
+                self.notice(f"The place holds an older copy of {file.path}; the newer one that is here stays.")
+            return False
+        try:
+            check(fetched)
+        except (RefusedError, InputError) as problem:
+            return self._set_aside(file, version, problem)
+        make_folder(target.parent, mode=0o700, what="the folder")
+        copy_atomically(fetched, target, mode=0o600, what=_WHAT)
+        self.journal.note_taken(file.path, digest)
+        fetched.unlink()
+        self._looked[file.path] = version
+        self._noticed.discard(file.path)
+        self.tell(Event("fetched", f"Fetched {target.name} from {file.sender}."))
+        return True
+
+    def _set_aside(self, file: PlacedFile, version: str, problem: MooringError) -> bool:
+        """Report a file that is not taken, once a version: it may be half written, or somebody else's."""
+        (self.journal.folder / "fetched").unlink(missing_ok=True)
+        self._looked[file.path] = version
+        self._noticed.add(file.path)
+        self.tell(Event("refused", f"{file.path} is not taken: {problem}"))
+        return False
+
+    def put(self, source: Path, file: PlacedFile, *, grows: bool, public: Sequence[str] = ()) -> bool:
+        """Put a file unless the place has it, and return whether it was put."""
+        if not source.is_file():
+            return False
+        digest, there = hash_file(source, what=_WHAT), self.files.get(file.path)
+        version = "" if there is None else f"{digest} {there.size} {there.version}"
+        if version and self._looked.get(file.path) == version:
+            return False
+        self.journal.note_put(file.path, digest)
+        try:
+            was_there = self._put_at_place(source, file, grows, public)
+        except OccupiedError:
+            raise RefusedError(
+                "the place",
+                reason=f"it has another {file.path}, under your name",
+                cure="If mooring runs with a copy of your vault elsewhere, use only one of them; otherwise somebody else "
+                "writes to your folder at the place: tell its keeper. Nothing was replaced.",
+            ) from None
+        except StorageError as problem:
+            raise AwayError(problem) from None
+        if was_there:
+            self._looked[file.path] = version
+        else:
+            self.tell(Event("put", f"Put {file.path}."))
+        return not was_there
+
+    def _put_at_place(self, source: Path, file: PlacedFile, grows: bool, public: Sequence[str]) -> bool:
+        """Put a file, and return whether the place had the same bytes; a file that grows replaces its older version."""
+        assert self.place is not None
+        try:
+            return self.place.put(source, file, public=public)
+        except OccupiedError:
+            if not grows:
+                raise
+            return self.place.put(source, file, replace=True, public=public)

@@ -1,0 +1,113 @@
+"""The questions that only a person can answer, and answers that were given beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from mooring.protocol.messages.card import Member, Role, card_fingerprint
+from mooring.protocol.messages.study import Study
+from mooring.protocol.registry import exchange_of
+from mooring.protocol.step import Value
+from mooring.protocol.workspace import Workspace
+from mooring.serialization import Record, count_noun
+
+Sharing = Literal["ask", "yes", "no", "if-advised"]
+
+
+@dataclass(frozen=True)
+class OpenQuestion(Record):
+    """A question to a person, whose answer is yes or no."""
+
+    kind: Literal["members", "study", "share"]
+    """Whether these are all members, whether this is the study that was agreed on, whether rows are shared."""
+    subject: str
+    """What is asked about, as a digest: an answer to one question is no answer to the next."""
+    words: str
+    facts: tuple[tuple[str, str], ...] = ()
+    """What a person should know before answering: headings and sentences."""
+    fingerprints: tuple[tuple[str, str], ...] = ()
+    """What to compare with what others say by telephone: names and fingerprints."""
+    advice: str = ""
+    """Of sharing: "share", "do not share" or "cannot tell". With ε, it follows from the study alone."""
+
+
+Decide = Callable[[OpenQuestion], bool | None]
+"""Returns a person's answer; None if there is none yet."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a person says before a run starts."""
+
+    answers: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    """Answers to the questions of steps, by the names of step and question."""
+    is_analyst: bool = False
+    """Whether this member is the analyst, who also completes the study."""
+    accepted: Collection[str] = ()
+    """Fingerprints that were compared: of the study or, for the analyst, of all members' cards."""
+    share: Sharing = "ask"
+    without: Collection[str] = ()
+    """Members whose files are not waited for."""
+
+    def answer(self, question: OpenQuestion) -> bool | None:
+        """Return the answer that was given beforehand; None if there is none."""
+        if question.kind == "share":
+            advised = question.advice == "share"
+            return {"ask": None, "yes": True, "no": False, "if-advised": advised}[self.share]
+        known = [fingerprint for _, fingerprint in question.fingerprints]
+        return True if known and set(known) <= set(self.accepted) else None
+
+
+def ask_about_study(study: Study) -> OpenQuestion:
+    """Return the question whether a complete study is the one that was agreed on."""
+    analyst = study.analyst.name if study.analyst else ""
+    return OpenQuestion(
+        "study",
+        study.digest,
+        f"Is this the study that {analyst} told you, by telephone or in person?",
+        (("Study", study.name), *list_members(study), *exchange_of(study).describe_study(study)),
+        ((study.name, study.fingerprint),),
+    )
+
+
+def ask_about_members(cards: Sequence[tuple[Role, Member]]) -> OpenQuestion:
+    """Return the question whether these are all members, each with the fingerprint that it told the analyst."""
+    fingerprints = tuple(sorted((member.name, card_fingerprint(role, member)) for role, member in cards))
+    return OpenQuestion(
+        "members",
+        " ".join(fingerprint for _, fingerprint in fingerprints),
+        "Are these all members of the study, each with the fingerprint that it told you by telephone? After a yes nobody "
+        "else can join.",
+        tuple((member.name, role) for role, member in sorted(cards, key=lambda card: card[1].name)),
+        fingerprints,
+    )
+
+
+def ask_about_sharing(workspace: Workspace) -> OpenQuestion:
+    """Return the question whether a participant shares its rows in the study of a folder."""
+    from mooring.protocol.participant.membership import read_check
+
+    study = workspace.study
+    exchange, checked = exchange_of(study), read_check(workspace.vault, study)
+    columns = ", ".join(column.name for column in study.columns)
+    label = study.label.column
+    facts = [("Study", f"{study.name}, fingerprint {study.fingerprint}"), ("Columns", columns)]
+    if label:
+        seen = "; the analyst sees it of every row as it is" if study.mechanism.shows_labels else ""
+        facts.append(("Predicts", f"{label}{seen}"))
+    facts += exchange.describe_study(study)
+    if checked is not None:
+        facts.append(("The check of your rows, which only you see", checked.advice))
+    advice = exchange.advise_sharing(study) or (checked.answer if checked is not None else "")
+    words = "Share what these rows contribute? It cannot be taken back."
+    return OpenQuestion("share", study.digest, words, tuple(facts), advice=advice)
+
+
+def list_members(study: Study) -> list[tuple[str, str]]:
+    """Return who takes part, as pairs of a heading and names."""
+    names = [member.name for member in study.participants]
+    members = [(count_noun(len(names), "participant").capitalize(), ", ".join(names))]
+    members += [("Helpers", ", ".join(member.name for member in study.helpers))] if study.helpers else []
+    return [*members, ("Analyst", study.analyst.name if study.analyst else "nobody yet")]

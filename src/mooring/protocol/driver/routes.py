@@ -1,0 +1,89 @@
+"""Which files travel between the members of a study, as its steps say: from whom, to whom, and where they arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from mooring.protocol.messages.card import Member
+from mooring.protocol.messages.envelope import SUFFIX
+from mooring.protocol.messages.study import Study
+from mooring.protocol.registry import exchange_of
+from mooring.protocol.step import AGREED, Step
+from mooring.protocol.steps import steps_of
+from mooring.protocol.transport.place import EVERYBODY, PlacedFile
+
+
+@dataclass(frozen=True)
+class Route:
+    """The way of one file from the member that makes it to those that need it."""
+
+    step: Step
+    """The step that makes it."""
+    sender: str
+    source: str
+    """Its path below the sender's folder."""
+    arrivals: Mapping[str, str]
+    """Its path below the folder of each recipient, by the recipient's name; the sender may be one of them."""
+    grows: bool = False
+    """Whether a later version may replace it."""
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.source.rpartition("/")[2]
+
+    @property
+    def only_recipient(self) -> str:
+        """The one member that it is for; empty if it is for several."""
+        return next(iter(self.arrivals)) if len(self.arrivals) == 1 else ""
+
+    @property
+    def at_place(self) -> PlacedFile:
+        """Where it lies at a place: a file for one member in an envelope, one for several members once, for everybody."""
+        recipient = self.only_recipient
+        return PlacedFile(self.sender, recipient or EVERYBODY, f"{self.name}{SUFFIX if recipient else ''}")
+
+
+def list_routes(study: Study) -> list[Route]:
+    """Return the routes of all files that the steps of a complete study send once its roster is agreed on."""
+    roles = {member.name: roles_of(study, member.name) for member in list_members(study)}
+    routes = list[Route]()
+    for step in steps_of(study):
+        if AGREED not in step.needs:
+            continue
+        for sender in (name for name in roles if step.role in roles[name]):
+            by_source: dict[str, dict[str, str]] = {}
+            grows = set[str]()
+            for sent in step.sends:
+                for recipient in (name for name in roles if sent.to in roles[name]):
+                    source = _fill_in(sent.file, study, sender, recipient)
+                    name = source.rpartition("/")[2]
+                    by_source.setdefault(source, {})[recipient] = f"{sent.arrives}/{name}" if sent.arrives else name
+                    grows |= {source} if sent.grows else set()
+            routes += [Route(step, sender, source, arrivals, source in grows) for source, arrivals in by_source.items()]
+    return routes
+
+
+def list_members(study: Study) -> Iterator[Member]:
+    """Yield participants, helpers and the analyst."""
+    yield from (*study.participants, *study.helpers)
+    if study.analyst is not None:
+        yield study.analyst
+
+
+def find_member(study: Study, name: str) -> Member | None:
+    """Return the member with a name, the analyst included; None if there is none."""
+    return next((member for member in list_members(study) if member.name == name), None)
+
+
+def roles_of(study: Study, name: str) -> tuple[str, ...]:
+    """Return the roles that a member has in a complete study; the analyst also designs."""
+    if study.analyst is not None and name == study.analyst.name:
+        return ("everybody", "analyst", "designer")
+    usual = "participant" if any(member.name == name for member in study.participants) else "helper"
+    return ("everybody", usual, *exchange_of(study).list_roles(study, name))
+
+
+def _fill_in(file: str, study: Study, sender: str, recipient: str) -> str:
+    return file.replace("STUDY", study.name).replace("RECIPIENT", recipient).replace("NAME", sender)

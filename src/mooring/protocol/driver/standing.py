@@ -1,0 +1,44 @@
+"""Who has done what in a study, as the files at a place show."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from mooring.protocol.driver.routes import list_members, list_routes, roles_of
+from mooring.protocol.messages.study import Study
+from mooring.protocol.transport.place import CARD_SUFFIX, EVERYBODY, parse_path
+from mooring.serialization import Record
+
+JOINED = "Join"
+
+
+@dataclass(frozen=True)
+class Standing(Record):
+    """What one member has done."""
+
+    name: str
+    role: str
+    """'participant', 'helper' or 'analyst'; empty while the roster is open."""
+    done: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    """The titles of steps whose files are, and are not, at the place."""
+
+
+def standing_of(study: Study | None, paths: Collection[str]) -> tuple[Standing, ...]:
+    """Return who has done what; without an agreed study, who has put a card. `paths` are those of the files at the place."""
+    if study is None:
+        files = [file for file in map(parse_path, paths) if file is not None]
+        cards = [
+            file.sender for file in files if file.name == f"{file.sender}{CARD_SUFFIX}" and file.recipient == EVERYBODY
+        ]
+        return tuple(Standing(name, "", (JOINED,)) for name in sorted(cards))
+    routes, standings = list_routes(study), list[Standing]()
+    for member in list_members(study):
+        own = [route for route in routes if route.sender == member.name]
+        titles = dict.fromkeys(route.step.title for route in own)
+        put = {route.step.title for route in own if route.at_place.path in paths}
+        done = (JOINED, *(title for title in titles if title in put))
+        role = roles_of(study, member.name)[1]
+        standings.append(Standing(member.name, role, done, tuple(title for title in titles if title not in put)))
+    return tuple(standings)
