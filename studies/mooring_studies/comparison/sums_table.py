@@ -89,6 +89,7 @@ def _line(rows: Results, case: str, rows_each: int, hospital: int | None) -> dic
         "rival": [
             describe_spread(rows.where(method="dp-ebm", epsilon=epsilon).numbers(column)) for epsilon in EPSILONS[1:]
         ],
+        "n_rival": len(rows.where(method="dp-ebm", epsilon=EPSILONS[-1])),
         "membership_auc": [describe_spread(part.numbers("membership_auc")) for part in sums],
         "control": describe_spread(sums[-1].numbers("membership_auc_control")),
         "membership_tpr": [describe_spread(part.numbers("membership_tpr")) for part in sums],
