@@ -13,6 +13,7 @@ from mooring.audit import AuditSettings, PairwiseSimulation, attack_total, simul
 from mooring.audit.measurement import measure_leakage
 from mooring.audit.sums.canaries import audit_pairwise_epsilon
 from mooring.learners.models import FeatureMap
+from mooring.mechanisms.sums.answers.mixture import Mixture
 from mooring.mechanisms.sums.guarantee import SumPrivacy
 from mooring.mechanisms.sums.level_features import LevelFeatures
 from mooring.mechanisms.sums.workload import make_workload
@@ -128,6 +129,19 @@ def test_the_difference_to_the_population_tells_members_and_noise_hides_them() -
     n = simulated(None)[2]
     assert abs(Membership(control[:n], control[n:]).auc - 0.5) < 0.1
     assert abs(area("pairwise-difference", 0.5) - 0.5) < 0.12
+
+
+@pytest.mark.parametrize("epsilon", [None, 8.0])
+def test_synthetic_rows_are_no_nearer_to_members_than_to_others(epsilon: float | None) -> None:
+    """The deviation of this area under the null hypothesis is about 0.03."""
+    assert abs(area("synthetic-rows", epsilon) - 0.5) < 0.12
+
+
+def test_a_generator_that_repeats_its_rows_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, candidates, n = simulated(None)
+    members = candidates.features[:n, : found.layout.workload.n_levels]
+    monkeypatch.setattr(Mixture, "weigh_places", lambda mixture, places: members)
+    assert area("synthetic-rows", None) > 0.99
 
 
 @pytest.mark.parametrize("name", EXACT)

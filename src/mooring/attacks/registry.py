@@ -32,6 +32,7 @@ from mooring.attacks.sums.pairwise_difference import pairwise_difference
 from mooring.attacks.sums.pairwise_register import pairwise_register
 from mooring.attacks.sums.pairwise_view import PairwiseView
 from mooring.attacks.sums.register import register
+from mooring.attacks.sums.synthetic_rows import synthetic_rows
 from mooring.attacks.sums.value_of_one import value_of_one
 from mooring.attacks.sums.view import MembershipScores, SumView
 from mooring.attacks.sums.whitened_difference import whitened_difference
@@ -126,6 +127,7 @@ ATTACKS: dict[str, Attack] = {
             view=PairwiseView,
         ),
         Attack("empty-cells", "pairs of values that no honest row has", empty_cells, view=PairwiseView),
+        Attack("synthetic-rows", "synthetic rows drawn from the total", synthetic_rows, view=PairwiseView),
         Attack("level-of-one", "a level that a single row has", level_of_one, view=PairwiseView),
         Attack("pairwise-register", "a register, solved for from sums of pairs", pairwise_register, view=PairwiseView),
     )

@@ -49,19 +49,26 @@ class Mixture:
             places.append(_move_between_nodes(drawn, len(levels.nodes), spread, rng))
         return np.column_stack(places)
 
-    def sum_places(self, places: Matrix, n_rows: float) -> PairwiseTotal:
-        """Return the total, without noise, of `n_rows` rows that are distributed as these."""
-        blocks, curves = [np.ones((len(places), 1))], []
+    def weigh_places(self, places: Matrix) -> Matrix:
+        """Return the weights on all levels of rows at these places, of shape (n_rows, Σ b)."""
+        blocks = []
         for levels, place in zip(self.workload.columns, places.T, strict=True):
             lower = np.floor(place).astype(np.int64)
-            t = place - lower
             block = np.zeros((len(place), levels.n_levels))
-            block[np.arange(len(place)), lower] = 1 - t
-            block[np.arange(len(place)), np.minimum(lower + 1, levels.n_levels - 1)] += t
+            block[np.arange(len(place)), lower] = 1 - (place - lower)
+            block[np.arange(len(place)), np.minimum(lower + 1, levels.n_levels - 1)] += place - lower
             blocks.append(block)
+        return np.hstack(blocks)
+
+    def sum_places(self, places: Matrix, n_rows: float) -> PairwiseTotal:
+        """Return the total, without noise, of `n_rows` rows that are distributed as these."""
+        curves = []
+        for levels, place in zip(self.workload.columns, places.T, strict=True):
+            t = place - np.floor(place)
             if not levels.is_exact:
                 curves.append(4 * t * (1 - t))
-        weights, scale = np.hstack(blocks), n_rows / len(places)
+        weights = np.hstack([np.ones((len(places), 1)), self.weigh_places(places)])
+        scale = n_rows / len(places)
         bubbles = scale * np.array([curve.sum() for curve in curves])
         return PairwiseTotal(self.workload, self.workload.assemble(scale * weights.T @ weights, bubbles))
 
