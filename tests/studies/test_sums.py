@@ -11,17 +11,19 @@ import pyarrow as pa
 import pytest
 from mooring_studies.comparison.findings import render_findings
 from mooring_studies.comparison.results import Results
-from mooring_studies.comparison.sums_table import tabulate_line, tabulate_sums
+from mooring_studies.comparison.sums_table import tabulate_answers, tabulate_line, tabulate_sums
 from mooring_studies.data import tables as tabular_data
 from mooring_studies.settings.sections import convert
 from mooring_studies.settings.spec import Spec, read_spec
 from mooring_studies.storage.store import FACTS, ResultStore
 from mooring_studies.summary import joining_pays, sum_columns, summarised
 from mooring_studies.tabular import boosting
-from mooring_studies.tabular.sum_line import SumRows, without_colluders_tests
+from mooring_studies.tabular.answers import AnswerCase, answer_jobs, kaplan_meier, load_answers
+from mooring_studies.tabular.sum_line import SumRows, measure_general_total, without_colluders_tests
 from mooring_studies.tabular.sums import SumCase, SumOptions, load_case, run_sums, split_rows
 
 from mooring.mechanisms.sums import TableFeatures
+from mooring.randomness import Streams
 from mooring.tables import Column, Records, Schema, encode_table, partition
 from tests.studies.support import Counting
 
@@ -71,6 +73,52 @@ def test_digits_need_no_file_and_a_case_without_its_files_is_left_out(tmp_path: 
     assert noisy["membership_tpr_low"] < noisy["membership_limit"] == pytest.approx(0.0739, abs=1e-4)
     again, *_ = run(small_spec(cases=[digits]), tmp_path, tmp_path / "store")
     assert again == rows
+
+
+def test_answers_of_a_total_are_measured_beside_the_same_rows_without_noise(diabetes: Path, tmp_path: Path) -> None:
+    columns = ("age", "time_in_hospital", "metformin", "label")
+    case = AnswerCase("Table 1", "table", "diabetes", 4_000, columns, n_participants=4)
+    given, streams = load_answers(case, diabetes), Streams(0)
+    jobs = answer_jobs(given, ("none", 8.0, 1.0), 1e-5, streams)
+    loose, strict = (measure() for _, measure in jobs)
+    assert [point["draw"] for point, _ in jobs] == [1, 2]
+    assert 0.01 < loose["half_width"] < strict["half_width"] < 0.1
+    assert min(loose["coverage"], strict["coverage"]) > 0.7
+    assert (loose["n_shown"], loose["n_rows"]) == (loose["n_asked"], 4_000)
+    slope = replace(case, question="regression", formula="time_in_hospital ~ age + metformin")
+    (_, measure), *_ = answer_jobs(load_answers(slope, diabetes), (8.0,), 1e-5, streams)
+    assert 0.9 < measure()["interval_ratio"] < 30
+    with ResultStore(tmp_path / "store", "key", {}) as store:
+        store.append(
+            [{"case": "Table 1", "method": "answer", "deployment": 0, "draw": 2, **part} for part in (loose, strict)]
+        )
+        rows = store.rows()
+    (line,) = tabulate_answers(Results.from_rows([*rows, {**rows[0], "epsilon": 2.0}]))
+    assert line["values"][0] == f"{100 * loose['half_width']:.2f}"
+    assert line["values"][2] == f"{100 * strict['half_width']:.2f}"
+
+
+def test_a_curve_of_raw_times_is_that_of_lifelines() -> None:
+    from lifelines import KaplanMeierFitter
+
+    rng = np.random.default_rng(0)
+    times = np.column_stack([rng.integers(1, 40, 200), rng.integers(2, size=200)]).astype(float)
+    ends = [0.5, 5.0, 12.0, 39.0, 60.0]
+    curve = KaplanMeierFitter().fit(times[:, 0], times[:, 1]).survival_function_at_times(ends)
+    assert kaplan_meier(times, ends) == pytest.approx(curve.to_list())
+
+
+def test_the_model_of_a_general_total_is_scored_beside_that_of_one_model(diabetes: Path) -> None:
+    options = convert(read_spec("sums").options, SumOptions)
+    case = SumCase("readmitted", "diabetes", n_participants=4, rows_each=20)
+    rows = split_rows(load_case(case, options, diabetes), case, np.random.default_rng(0))
+    loose, strict = (
+        measure_general_total(rows, epsilon, line=options, streams=Streams(0)) for epsilon in ("none", 1.0)
+    )
+    assert "epsilon" not in loose
+    assert strict["epsilon"] == 1.0
+    assert loose["n_features"] == strict["n_features"] > 60
+    assert 0 <= loose["auc_clean"] <= 1
 
 
 @pytest.mark.parametrize(("source", "share"), [("diabetes", 2 / 3), ("diabetes within 30 days", 1 / 3)])

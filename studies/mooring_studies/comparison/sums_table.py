@@ -15,6 +15,12 @@ from mooring.typing import Vector
 from mooring_studies.comparison.results import Results
 
 EPSILONS: tuple[float | None, ...] = (None, 8.0, 2.0, 1.0)
+_FIGURES = (
+    ("half the width of a share's interval, points", "half_width", 100.0),
+    ("width of intervals, times that without noise", "interval_ratio", 1.0),
+    ("largest distance from the curve without noise, points", "deviation", 100.0),
+    ("largest distance from the curve of raw times, points", "deviation_of_raw", 100.0),
+)
 HOSPITALS = ("Cleveland", "Hungary", "Switzerland", "VA")
 _LEARNERS = ("", ":svm")
 
@@ -22,11 +28,40 @@ _LEARNERS = ("", ":svm")
 def tabulate_sums(results: Results) -> list[dict[str, Any]]:
     """The lines of the table, in the order of the rows."""
     lines = []
-    names = dict.fromkeys(zip(results["case"].tolist(), results.numbers("rows_each").tolist(), strict=True))
+    modelled = results.where(method="secure-sum")
+    names = dict.fromkeys(zip(modelled["case"].tolist(), modelled.numbers("rows_each").tolist(), strict=True))
     for case, rows_each in names:
         rows = results.where(case=case, rows_each=rows_each)
         hospitals = range(len(HOSPITALS)) if rows_each == 0 else (None,)
         lines += [_line(rows, case, int(rows_each), k) for k in hospitals]
+    return lines
+
+
+def tabulate_answers(results: Results) -> list[dict[str, Any]]:
+    """The answers of the general total, a line for each case and number of rows: figures at each ε, and coverage.
+
+    The figure of a Table 1 is half the width of shares' intervals in points, that of a regression how many times as wide
+    its intervals are as those of the same rows without noise, and that of survival the largest distance from the curve of
+    the same rows without noise, in points; means over deployments.
+    """
+    rows = results.where(method="answer")
+    lines = []
+    for case, n_rows in dict.fromkeys(zip(rows["case"].tolist(), rows.numbers("n_rows").tolist(), strict=True)):
+        each = [rows.where(case=case, n_rows=n_rows, epsilon=epsilon) for epsilon in EPSILONS[1:]]
+        for words, column, factor in _FIGURES:
+            values = [factor * _mean(part.numbers(column)) for part in each]
+            if not np.isfinite(values).all():
+                continue
+            lines.append(
+                {
+                    "case": case,
+                    "n_rows": int(n_rows),
+                    "figure": words,
+                    "values": [f"{value:.2f}" for value in values],
+                    "coverage": [f"{100 * _mean(part.numbers('coverage')):.0f}" for part in each],
+                    "n_deployments": len(each[0]),
+                }
+            )
     return lines
 
 
@@ -86,6 +121,9 @@ def _line(rows: Results, case: str, rows_each: int, hospital: int | None) -> dic
         "pooled": describe_spread(rows.where(method="pooled-raw").numbers(column)),
         "rotation": describe_spread(rows.where(method="aa-i-gdp").numbers(column)),
         "scores": [describe_spread(part.numbers(column)) for part in sums],
+        "general": [
+            describe_spread(rows.where(method="general-total", epsilon=epsilon).numbers(column)) for epsilon in EPSILONS
+        ],
         "rival": [
             describe_spread(rows.where(method="dp-ebm", epsilon=epsilon).numbers(column)) for epsilon in EPSILONS[1:]
         ],

@@ -20,11 +20,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mooring.audit import AuditSettings, SumSimulation, attack_total, find_strongest, simulate_sums
-from mooring.mechanisms.sums import FeatureMap, SumPrivacy, TableFeatures
+from mooring.audit import (
+    AuditSettings,
+    SumSimulation,
+    attack_total,
+    find_strongest,
+    simulate_general_total,
+    simulate_sums,
+)
+from mooring.mechanisms.sums import (
+    FeatureMap,
+    LevelFeatures,
+    SumPrivacy,
+    SumSettings,
+    TableFeatures,
+    make_general_workload,
+)
 from mooring.randomness import Streams
 from mooring.serialization import Record
-from mooring.tables import Column, Partition, Schema, encode_table
+from mooring.tables import Column, Label, Partition, Schema, encode_table
 from mooring.typing import Matrix
 from mooring_studies.comparison.results import Row
 from mooring_studies.data.tables import TableRows
@@ -37,10 +51,11 @@ NOTES = (
     "local-only-features, local-own-features: participants' own models on the public features of sums, without noise",
     "secure-sum: noise is discrete, as shared, and the quorum is all participants; the model is linear discriminant "
     "analysis from the total",
+    "general-total: the same from the total of a study of several questions, whose sums answer other questions, too",
     "membership: by all attacks on sums, of all others' rows against test rows, by the analyst and one participant; the "
     "control is the same attacker without the sums; of 4 participants or fewer, the colluder's own test rows are left out",
 )
-METHOD, ALONE, EACH_OWN = "secure-sum", "local-only-features", "local-own-features"
+METHOD, GENERAL, ALONE, EACH_OWN = "secure-sum", "general-total", "local-only-features", "local-own-features"
 LEARNERS = ("linear", "svm")
 """Learners of training alone on the features of sums. Sums have to beat the better of the two."""
 _AT_1_PERCENT = "membership_at_1_percent"
@@ -138,16 +153,47 @@ def train_from_sums(
         rng=Streams(int(streams.named(f"epsilon/{epsilon}").integers(2**62))),
         rows_of_person=case_rows.rows_of_person,
     )
-    model = simulation.fit()
+    columns: Row = {} if privacy is None else {"epsilon": float(privacy.epsilon)}
+    columns |= {"n_features": feature_map.n_features, "n_rows": sum(len(part) for part in rows.train)}
+    return simulation, columns | _score_model(rows, simulation.fit(), feature_map)
+
+
+def measure_general_total(
+    case_rows: SumRows, epsilon: float | Literal["none"], *, line: SumLine, streams: Streams
+) -> Row:
+    """Simulate a study of several questions on the same rows, and score the model that follows from its total."""
+    rows, table_features = case_rows.rows, case_rows.feature_map
+    assert isinstance(table_features, TableFeatures)
+    assert rows.train_labels is not None
+    privacy = None
+    if epsilon != "none":
+        privacy = SumPrivacy(epsilon, line.delta, rows.n_participants, line.n_colluders)
+    n_classes = int(max(labels.max() for labels in rows.train_labels)) + 1
+    schema = replace(table_features.schema, label=Label("label", "classes", tuple(map(str, range(n_classes)))))
+    settings = SumSettings(questions=("model", "tables"), log_scaled=tuple(sorted(table_features.log_scaled)))
+    features = LevelFeatures(make_general_workload(settings, schema), schema)
+    simulation = simulate_general_total(
+        rows.train,
+        [part.astype(np.int64) for part in rows.train_labels],
+        features=features,
+        privacy=privacy,
+        rng=Streams(int(streams.named(f"general/{epsilon}").integers(2**62))),
+        rows_of_person=case_rows.rows_of_person,
+    )
+    columns: Row = {} if privacy is None else {"epsilon": float(privacy.epsilon)}
+    columns |= {"n_features": features.n_features, "n_rows": sum(len(part) for part in rows.train)}
+    return columns | _score_model(rows, simulation.fit(), simulation.features_of_model)
+
+
+def _score_model(rows: Partition, model: Any, feature_map: FeatureMap) -> Row:
+    """Score a model on test rows; classes are predicted as the other lines predict them."""
+    assert rows.test_labels is not None
     features = feature_map.apply(np.concatenate(rows.test))
+    n_classes = len(model.class_shares)
     most_probable = replace(model, class_shares=np.full(n_classes, 1 / n_classes))  # as the other lines predict
     predicted = np.asarray(most_probable.predict(features))
     leans = model.scores(features)[:, 0] if n_classes == 2 else None
-    columns: Row = {} if privacy is None else {"epsilon": float(privacy.epsilon)}
-    columns |= {"n_features": feature_map.n_features, "n_rows": sum(len(part) for part in rows.train)}
-    return simulation, columns | scored(rows.test_labels, clean=predicted, noisy=predicted) | ranked(
-        rows.test_labels, leans
-    )
+    return scored(rows.test_labels, clean=predicted, noisy=predicted) | ranked(rows.test_labels, leans)
 
 
 def without_colluders_tests(rows: Partition) -> Partition:

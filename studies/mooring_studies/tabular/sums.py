@@ -21,7 +21,7 @@ from sklearn.datasets import load_digits
 
 from mooring import StorageError
 from mooring.mechanisms import no_projection
-from mooring.mechanisms.sums import FeatureMap, PictureFeatures
+from mooring.mechanisms.sums import FeatureMap, PictureFeatures, TableFeatures
 from mooring.randomness import Streams
 from mooring.serialization import Record
 from mooring.tables import Partition, Records, partition
@@ -33,15 +33,18 @@ from mooring_studies.storage.machine_facts import first_facts
 from mooring_studies.storage.progress import Progress
 from mooring_studies.storage.store import ResultStore
 from mooring_studies.tabular import boosting
+from mooring_studies.tabular.answers import AnswerCase, answer_jobs, load_answers
 from mooring_studies.tabular.deployment import Point, leakage, make_deployment
 from mooring_studies.tabular.jobs import Job, append_missing, choose_evenly, deployment_streams, keep_facts
 from mooring_studies.tabular.scores import alone, each_own, utility
 from mooring_studies.tabular.sum_line import (
+    GENERAL,
     LEARNERS,
     NOTES,
     DeclaredColumns,
     SumRows,
     make_table_features,
+    measure_general_total,
     sum_jobs,
     take_rows,
 )
@@ -81,6 +84,8 @@ class SumOptions(SumLine):
     most_rows_of_rotation: AtLeastZero
     """Rotation (AA-I-GDP without noise) is measured in cases of no more training rows, in the first deployment."""
     cases: tuple[SumCase, ...]
+    answers: tuple[AnswerCase, ...] = ()
+    """Questions that are answered from the general total."""
     sources: Mapping[str, DeclaredColumns]
     """By source; "diabetes within 30 days" has those of "diabetes"."""
 
@@ -101,7 +106,34 @@ def run_sums(spec: Spec, *, data_dir: Path | None, store: ResultStore, progress:
     options = convert(spec.options, SumOptions)
     load = partial(load_case, options=options, data_dir=data_dir)
     notes = (*_NOTES, *(() if boosting.is_installed() else (_NO_RIVAL,)))
+    notes += run_answers(spec, options, data_dir=data_dir, store=store, progress=progress)
     run_cases(spec, options.cases, load, partial(jobs_of, options=options), notes=notes, store=store, progress=progress)
+
+
+def run_answers(
+    spec: Spec, options: SumOptions, *, data_dir: Path | None, store: ResultStore, progress: Progress
+) -> tuple[str, ...]:
+    """Measure the answers of every case whose table is there; returns notes on those that were left out."""
+    if not options.answers:
+        return ()
+    progress.stage("answers", sum(min(case.deals, spec.deployments) for case in options.answers))
+    notes = []
+    for case in options.answers:
+        try:
+            given = load_answers(case, data_dir)
+        except StorageError as problem:
+            notes.append(f"{case.name} was left out: {problem}")
+            progress.note(notes[-1])
+            progress.advance(min(case.deals, spec.deployments))
+            continue
+        for name, checksum in given.checksums.items():
+            store.bind(name, checksum)
+        identity = {"case": case.name, "n_participants": case.n_participants}
+        for deployment in range(min(case.deals, spec.deployments)):
+            jobs = answer_jobs(given, options.epsilons, options.delta, deployment_streams(spec, deployment))
+            append_missing(store, jobs, identity | {"deployment": deployment})
+            progress.advance()
+    return tuple(notes)
 
 
 def run_cases(
@@ -190,6 +222,11 @@ def jobs_of(case_rows: SumRows, streams: Streams, deployment: int, *, options: S
     p = rows.n_participants
     chosen = choose_evenly(options.alone, p)
     jobs = sum_jobs(lambda: case_rows, replace(options, alone=0), streams, seed=seed)
+    if isinstance(case_rows.feature_map, TableFeatures) and case_rows.feature_map.n_hats:
+        general = partial(measure_general_total, case_rows, line=options, streams=streams)
+        jobs += [
+            ({"method": GENERAL, "draw": k}, partial(general, epsilon)) for k, epsilon in enumerate(options.epsilons)
+        ]
     jobs.append(({"method": "pooled-raw", "draw": 0}, partial(alone, rows, range(p), learners=LEARNERS[:1], seed=seed)))
     if boosting.has_rival(case_rows):
         rival = partial(boosting.measure_boosting, case_rows, delta=options.delta, seed=seed)

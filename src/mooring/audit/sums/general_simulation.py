@@ -40,7 +40,7 @@ class PairwiseSimulation:
     """The noise that each participant adds; None without noise."""
     features: tuple[Matrix, ...] = field(repr=False)
     """Encoded rows of every participant."""
-    labels: tuple[Labels, ...] = field(repr=False)
+    labels: tuple[Labels | None, ...] = field(repr=False)
     """Their labels, as `EncodedRows` has them."""
     contributions: tuple[Integers, ...] = field(repr=False)
     """The sums over every participant's rows, plus noise, each of shape (size,)."""
@@ -55,17 +55,28 @@ class PairwiseSimulation:
         variance = 0.0 if self.noise is None else float(len(self.contributions) * self.noise.on_products)
         return self.layout.unpack(np.sum(self.contributions, axis=0), variance)
 
+    def fit(self) -> SumModel | QuadraticModel:
+        """Return the model of features that "auto" trains on the total."""
+        return self._fit(self.total)
+
+    def _fit(self, total: PairwiseTotal) -> SumModel | QuadraticModel:
+        return resolve_sum_learner(AUTO, self._kind).train(extract_sums(total, self._model_schema), shrink=True)
+
+    @property
+    def features_of_model(self) -> LevelFeatures:
+        """The features of a model of the label, of rows without columns that are no features."""
+        return LevelFeatures(self.layout.workload, self._model_schema)
+
+    @property
+    def _model_schema(self) -> Schema:
+        return select_schema(self.layout.workload, self.schema)
+
     def train(self, learner: LearnerLike = AUTO, *, seed: int = 0) -> JointModel:
         """Train the learner of sums that "auto" stands for on the total; other learners need rows, so it is ignored."""
-        schema = select_schema(self.layout.workload, self.schema)
-        features = LevelFeatures(self.layout.workload, schema)
+        schema, features = self._model_schema, self.features_of_model
         kept = {column.name for column in schema.columns}
         chosen = np.concatenate([np.full(column.width, column.name in kept) for column in self.schema.columns])
-        label, chosen_learner = schema.label, resolve_sum_learner(AUTO, self._kind)
-        n_classes = len(label.classes)
-
-        def fit(total: PairwiseTotal) -> SumModel | QuadraticModel:
-            return chosen_learner.train(extract_sums(total, schema), shrink=True)
+        label, n_classes = schema.label, len(schema.label.classes)
 
         def apply(fitted: SumModel | QuadraticModel, new: Sequence[Matrix]) -> Predicted:
             phi = features.apply(np.concatenate(new)[:, chosen])
@@ -76,11 +87,11 @@ class PairwiseSimulation:
 
         def answer_alone(new: Sequence[Matrix]) -> list[Predicted]:
             picked = np.unique(np.linspace(0, len(self.exact) - 1, MOST_ALONE).astype(np.intp))
-            return [apply(fit(self.layout.unpack(self.exact[int(i)], 0.0)), new) for i in picked]
+            return [apply(self._fit(self.layout.unpack(self.exact[int(i)], 0.0)), new) for i in picked]
 
-        model = fit(self.total)
+        model, name = self.fit(), resolve_sum_learner(AUTO, self._kind).name
         classes = np.arange(n_classes) if n_classes else None
-        return JointModel(chosen_learner.name, classes, lambda new: apply(model, new), answer_alone=answer_alone)
+        return JointModel(name, classes, lambda new: apply(model, new), answer_alone=answer_alone)
 
     @property
     def _kind(self) -> Kind:
@@ -111,16 +122,17 @@ class PairwiseSimulation:
         """Return the rows of these participants as they enter the sums."""
         return self.encode([self.features[i] for i in participants], [self.labels[i] for i in participants])
 
-    def encode(self, rows: Sequence[Matrix], labels: Sequence[Labels]) -> LabelledFeatures:
+    def encode(self, rows: Sequence[Matrix], labels: Sequence[Labels | None]) -> LabelledFeatures:
         """Return other rows, given in parts, as they would enter the sums."""
-        weights, curves = self.layout.workload.weigh(np.concatenate(rows), np.concatenate(labels))
+        known = [part for part in labels if part is not None]
+        weights, curves = self.layout.workload.weigh(np.concatenate(rows), np.concatenate(known) if known else None)
         both = np.hstack([weights, curves])
         return LabelledFeatures(both, np.zeros((len(both), 0)))
 
 
 def simulate_general_total(
     datasets: Sequence[Matrix],
-    labels: Sequence[Labels],
+    labels: Sequence[Labels] | None,
     *,
     features: LevelFeatures,
     privacy: SumPrivacy | float | None,
@@ -133,8 +145,8 @@ def simulate_general_total(
     ----------
     datasets : sequence of arrays of shape (n_i, n_features)
         Encoded rows of every participant.
-    labels : sequence of arrays of shape (n_i,)
-        Codes of classes, or numbers in the units of the table.
+    labels : sequence of arrays of shape (n_i,), or None
+        Codes of classes, or numbers in the units of the table; None where the study has no label.
     features : LevelFeatures
         The columns of the study, from `make_features` of its settings.
     privacy : SumPrivacy, float or None
@@ -150,11 +162,12 @@ def simulate_general_total(
     layout = PairwiseLayout(features.workload, rows_of_person is not None)
     noise = None if privacy is None else calibrate_products(layout, privacy)
     exact, contributions = [], []
-    for i, (rows, known) in enumerate(zip(datasets, labels, strict=True)):
+    outcomes: Sequence[Labels | None] = [None] * len(datasets) if labels is None else labels
+    for i, (rows, known) in enumerate(zip(datasets, outcomes, strict=True)):
         sums = PairwiseAccumulator(layout, streams.named(f"participant/{i}/rounding"))
         sums.add(rows, known, None if rows_of_person is None else rows_of_person[i])
         words = words_from(streams.named(f"participant/{i}/sum-noise"))
         exact.append(sums.vector)
         contributions.append(exact[-1] if noise is None else exact[-1] + noise.draw(layout, words))
-    parts = tuple(datasets), tuple(labels), tuple(contributions), tuple(exact)
+    parts = tuple(datasets), tuple(outcomes), tuple(contributions), tuple(exact)
     return PairwiseSimulation(layout, features.schema, noise, *parts, privacy)

@@ -3,14 +3,21 @@
 from mooring.learners.models import FeatureMap
 from mooring.mechanisms.sums.feature_map import RowFeatures, TableFeatures
 from mooring.mechanisms.sums.guarantee import SumPrivacy
+from mooring.mechanisms.sums.level_features import LevelFeatures
 from mooring.mechanisms.sums.picture_features import CONSTANT_SHARE, PictureFeatures, fit_to_public
+from mooring.mechanisms.sums.settings import SumSettings, make_general_workload
+from mooring.mechanisms.sums.workload import PairwiseTotal
 
 __all__ = [
     "CONSTANT_SHARE",
     "FeatureMap",
+    "LevelFeatures",
+    "PairwiseTotal",
     "PictureFeatures",
     "RowFeatures",
     "SumPrivacy",
+    "SumSettings",
     "TableFeatures",
     "fit_to_public",
+    "make_general_workload",
 ]
