@@ -88,6 +88,12 @@ def test_nothing_is_forecast_without_a_number_of_rows_and_fewer_participants_tha
     assert caught.value.what == "participants"
 
 
+def test_pictures_have_no_forecast() -> None:
+    pixels = tuple(Column(f"x{k}", "number", 0.0, 1.0) for k in range(64))
+    study = Study("p", "0123456789abcdef" * 2, pixels, THREE, SumSettings(features="pictures"), image_shape=(8, 8))
+    assert forecast_sums(study, n_rows=100_000) is None
+
+
 def test_the_number_of_expected_rows_is_in_a_study_only_where_it_is_stated() -> None:
     assert "expected_rows" not in draft().as_dict()["mechanism"]
     stated = draft(expected_rows=6002)

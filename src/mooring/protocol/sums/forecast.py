@@ -15,6 +15,7 @@ from mooring.mechanisms.sums.answers.forecast import (
     forecast_total,
 )
 from mooring.mechanisms.sums.class_moments import ClassLayout
+from mooring.mechanisms.sums.feature_map import TableFeatures
 from mooring.mechanisms.sums.guarantee import SumPrivacy, calibrate_products, calibrate_sums
 from mooring.mechanisms.sums.level_features import LevelFeatures, select_schema
 from mooring.mechanisms.sums.model_forecast import (
@@ -27,7 +28,8 @@ from mooring.mechanisms.sums.model_forecast import (
 )
 from mooring.mechanisms.sums.pairwise import PairwiseLayout
 from mooring.mechanisms.sums.secret_sharing import Parties
-from mooring.mechanisms.sums.settings import MOST_BY_DEFAULT, SumLayouts, SumSettings, make_features, make_layout
+from mooring.mechanisms.sums.settings import MOST_BY_DEFAULT, SumSettings, make_features, make_layout
+from mooring.mechanisms.sums.sums import SumLayout
 from mooring.mechanisms.sums.workload import Workload, sum_exactly
 from mooring.protocol.forecast import Outlook, StudyForecast
 from mooring.protocol.messages.study import Study
@@ -59,6 +61,8 @@ def forecast_sums(
     p = _count_participants(study, n_participants)
     features = make_features(settings, study.schema, study.image_shape)
     layout = make_layout(settings, study.schema, features)
+    if not isinstance(layout, SumLayout | PairwiseLayout) or not isinstance(features, TableFeatures | LevelFeatures):
+        return None
     n_added = max(1, round(n_rows * settings.kept_share))
     noise = _find_noise(study, layout, p)
     outlooks, tables = list[Outlook](), dict[str, Rows]()
@@ -102,7 +106,7 @@ def _count_participants(study: Study, asked: int) -> int:
     return asked or len(study.participants) or max(ASSUMED_PARTICIPANTS, c + 1)
 
 
-def _find_noise(study: Study, layout: SumLayouts, p: int) -> tuple[float, float]:
+def _find_noise(study: Study, layout: SumLayout | PairwiseLayout, p: int) -> tuple[float, float]:
     """Return σ_S and σ_T of the total of p contributions; of the general total and of sums by class, σ_S and 0."""
     settings = sum_settings(study)
     if settings.epsilon is None:
