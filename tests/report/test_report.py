@@ -22,6 +22,7 @@ from mooring.cli.report import report
 from mooring.errors import InputError, StorageError
 from mooring.protocol.messages.result import Release
 from mooring.protocol.messages.study import Study
+from mooring.protocol.messages.study_file import RangeSource
 from mooring.protocol.participant.prediction import Predictions
 from mooring.protocol.sums.scheme import sum_scheme
 from mooring.report.audit_page import AuditSection, render_audit, render_plan
@@ -452,6 +453,16 @@ def test_the_page_of_leakage_says_so_too() -> None:
             assert min(one["figures"]["exposed_tenth"]["interval"][0] for one in entry["fresh"]) >= 0.5
         again = ", ".join(f"{one['figures']['exposed_tenth']['value']:.2f}" for one in entry["again"])
         assert f"{figures['exposed_tenth']['chance']:.2f}; 1.00 | {again} |" in after[:1500]
+
+
+def test_ranges_that_nobody_confirmed_and_a_simulated_model_of_one_class_are_among_what_to_look_at(
+    study: Study, audit: AuditResult
+) -> None:
+    doubtful = replace(study, range_source=RangeSource(from_rows=("age",)))
+    audit = replace(audit, points=(replace(audit.points[0], predicts_one_of=3), audit.points[1]))
+    assert kinds(summarise(doubtful, StudyRecords(), audit)) == [("ranges", ("age",)), ("one class", ())]
+    page = render_audit(replace(audit, chosen=0), command="mooring audit")
+    assert "33.3%" in body(page).split("What joining gives")[0]
 
 
 def test_a_model_that_predicts_one_class_is_said_to_with_what_guessing_scores() -> None:

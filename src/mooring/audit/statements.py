@@ -42,6 +42,16 @@ def list_exposed(point: PointResult) -> list[str]:
     return [clause for measure in measures if (clause := state_strongest(point, measure))]
 
 
+def state_only_class(point: PointResult) -> str:
+    """Return a sentence if the joint model predicts one class for every row; empty if it does not."""
+    if not point.predicts_one_of:
+        return ""
+    return (
+        f"The joint model predicts the same one of {point.predicts_one_of} classes for every row, as guessing does, which "
+        f"has a balanced accuracy of {1 / point.predicts_one_of:.1%}."
+    )
+
+
 def state_total(point: PointResult) -> str:
     """Return sentences on the model of a total, the members that an attacker recognises, and the measured ε."""
     sentences = []
@@ -49,10 +59,7 @@ def state_total(point: PointResult) -> str:
         score = point.deployed
         sentences.append(f"The joint model has {score.article} {score.metric} of {score.with_interval()}.")
     if point.predicts_one_of:
-        sentences.append(
-            f"It predicts the same one of {point.predicts_one_of} classes for every row, as guessing does, which has a "
-            f"balanced accuracy of {1 / point.predicts_one_of:.1%}."
-        )
+        sentences.append(state_only_class(point))
     if point.gain is not None:
         sentences.append(point.gain.sentence())
     worst = point.worst("membership_at_1_percent")

@@ -11,7 +11,7 @@ from mooring import AuditResult, Plan
 from mooring.attacks import Attack, CollusionView, SumView, attacks_on
 from mooring.audit import PointResult
 from mooring.audit.point_result import Examples, find_strongest
-from mooring.audit.statements import state_strongest, state_total
+from mooring.audit.statements import state_only_class, state_strongest, state_total
 from mooring.learners import Score
 from mooring.mechanisms.sums.guarantee import bound_odds
 from mooring.metrics import Figure
@@ -286,6 +286,8 @@ def _render(title: str, audited: AuditResult | Plan, section: AuditSection, comm
     made = {name: getattr(section.result.description, name) for name in _VERSIONS}
     values = {"title": title, "decision": audited.decision, "audit": section, "command": command, "made": made}
     values["pictures"] = _draw_pictures(audited, section.result)
+    point = section.result.headline_point
+    values["attention"] = [words for words in ("" if point is None else state_only_class(point),) if words]
     return render_page("audit.html.jinja", values)
 
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 # Colours of page.css, which has others for dark screens; a notebook has no such style and shows those given here.
 INK, QUIET, PALE = "var(--ink, #1f2933)", "var(--quiet, #52606d)", "var(--frame, #8a96a3)"
 ALARM, CALM = "var(--alarm, #b03a2e)", "var(--calm, #26703f)"
-BLUE, SAND = "var(--blue, #3d6f9f)", "var(--sand, #b8690f)"
+BLUE, SAND = "var(--blue, #3d6f9f)", "var(--sand, #a65f0c)"
 # Further colours are seen on white and on black alike.
 COLOURS = (BLUE, SAND, "#c4504a", "#4c8f8b", "#5b8f49", "#a08013", "#996a90", "#8a6a5a", QUIET, PALE)
 DASHED, DOTTED = "7 5", "2 4"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from mooring import AuditResult, Plan, __version__
 from mooring.audit import PointResult
 from mooring.audit.decision import Decision, Reason, Remark, decide_upload, weigh_total
-from mooring.audit.statements import state_alone
+from mooring.audit.statements import state_alone, state_only_class
 from mooring.learners import Answer, Gain, Score
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.results import Contribution, Finding
@@ -209,7 +209,7 @@ def summarise(
         joining=joining,
         leakage=tuple(headlines or measured or [_NOT_MEASURED]),
         leakage_measured=bool(headlines or measured),
-        attention=tuple(_list_attention(records)),
+        attention=(*_list_attention(records), *_list_doubts(study, audits)),
         scores=scores,
         participants=tuple(_list_participants(study, description, records)),
         commands=tuple(records.list_commands()),
@@ -419,6 +419,17 @@ def _list_attention(records: StudyRecords) -> list[Finding]:
     if records.predict is not None and (words := records.predict.state_only_class()):
         findings.append(Finding("one class", words, (records.predict.only_class,)))
     return [*findings, *_list_limits(records)]
+
+
+def _list_doubts(study: Study | None, audits: Sequence[AttackedStudy]) -> list[Finding]:
+    """Return findings on ranges that nobody confirmed, and on simulated models that predict one class for every row."""
+    findings = []
+    if study is not None and not study.range_source.is_public:
+        findings.append(Finding("ranges", str(study.range_source), study.range_source.from_rows))
+    for attacked in audits:
+        if attacked.study_point is not None and (words := state_only_class(attacked.study_point)):
+            findings.append(Finding("one class", f"In the simulation of {attacked.title}: {words}"))
+    return findings
 
 
 def _list_limits(records: StudyRecords) -> list[Finding]:
