@@ -10,6 +10,7 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
+from benchmarks.second_opinion import PAGE, render_results
 from mooring.attacks.inversion import invert_columns
 from mooring.attacks.shadow_models import draw_halves, follow_gradients, score_members
 from mooring.audit import AuditSettings, Deployment, EvaluationSpec, RotationPoint, run_audit, simulate
@@ -249,3 +250,7 @@ def test_an_audit_finds_columns_of_rows_that_a_model_memorises(monkeypatch: pyte
     assert found.inversion.control == pytest.approx(found.inversion.chance, abs=0.1)
     assert found.figures["membership_auc"].interval.low > 0.7
     assert measure_point_release(simulation, Deployment(partition), learner="linear").inversion is None  # type: ignore[union-attr]
+
+
+def test_the_page_of_the_second_opinion_has_the_figures_on_record() -> None:
+    assert PAGE.read_text(encoding="utf-8") == render_results()
