@@ -11,14 +11,15 @@ import pyarrow as pa
 import pytest
 from mooring_studies.comparison.findings import render_findings
 from mooring_studies.comparison.results import Results
-from mooring_studies.comparison.sums_table import tabulate_answers, tabulate_line, tabulate_sums
+from mooring_studies.comparison.sums_table import tabulate_answers, tabulate_line, tabulate_pictures, tabulate_sums
 from mooring_studies.data import tables as tabular_data
 from mooring_studies.settings.sections import convert
 from mooring_studies.settings.spec import Spec, read_spec
 from mooring_studies.storage.store import FACTS, ResultStore
 from mooring_studies.summary import joining_pays, sum_columns, summarised
-from mooring_studies.tabular import boosting
+from mooring_studies.tabular import boosting, picture_cases
 from mooring_studies.tabular.answers import AnswerCase, answer_jobs, kaplan_meier, load_answers
+from mooring_studies.tabular.picture_cases import PictureCase, PictureRows
 from mooring_studies.tabular.sum_line import SumRows, measure_general_total, without_colluders_tests
 from mooring_studies.tabular.sums import SumCase, SumOptions, load_case, run_sums, split_rows
 
@@ -254,3 +255,36 @@ def test_a_line_of_sums_stands_beside_the_other_methods_of_a_study() -> None:
     cells = tabulate_line("mnist", Results.from_rows(rows))
     assert cells[:7] == ["mnist", "4 × 1,200", "accuracy", "60.0", "65.0", "70.0", "71.0"]
     assert cells[7:] == ["90.0", "85.0", "80.0", "75.0", "50.0", "20.0"]
+
+
+def test_pictures_have_the_total_that_the_public_rule_gives_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of four classes that differ in their covariance, as features of pictures would be."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 4, 6000)
+    shapes = 0.1 + np.abs(rng.standard_normal((4, 40)))
+    features = shapes[codes] * rng.standard_normal((6000, 40))
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+
+    def split(case: PictureCase, streams: Streams) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        p = case.n_participants
+        return np.array_split(np.arange(5000), p), np.array_split(np.arange(5000, 6000), p)
+
+    made = PictureRows(features, codes, split, {"pictures": "0" * 64})
+    monkeypatch.setattr(picture_cases, "load_mnist", lambda data_dir: made)
+    digits = small_spec().options["cases"][0]
+    cases = [
+        {"name": "made", "source": "mnist", "n_participants": 5, "rows_each": 1000, "epsilons": [0.1, 8.0], "deals": 1},
+        {"name": "absent", "source": "celeba", "n_participants": 5, "rows_each": 0, "epsilons": [1.0], "deals": 1},
+    ]
+    rows, facts, progress = run(small_spec(cases=[digits], pictures=cases), tmp_path, tmp_path / "store")
+    assert progress.steps == progress.totals
+    assert any(note.startswith("absent was left out") for note in facts["notes"])
+    results = Results.from_rows(rows)
+    few, many = tabulate_pictures(results)
+    assert (few["total"], many["total"]) == ("one total", "by class, 40 features")
+    assert few["ruled"] == few["pooled"]
+    assert float(many["ruled"]) > float(many["pooled"]) + 20
+    assert [line["case"] for line in tabulate_sums(results)] == ["digits"]
+    assert "by class, 40 features" in render_findings({"sums": results})

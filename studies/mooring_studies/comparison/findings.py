@@ -26,7 +26,13 @@ from mooring_studies.comparison.reading import (
     share_at,
 )
 from mooring_studies.comparison.results import Kind, Results
-from mooring_studies.comparison.sums_table import score_alone, tabulate_answers, tabulate_line, tabulate_sums
+from mooring_studies.comparison.sums_table import (
+    score_alone,
+    tabulate_answers,
+    tabulate_line,
+    tabulate_pictures,
+    tabulate_sums,
+)
 from mooring_studies.markdown import render_markdown, write_line
 
 _SCORE = "auc_own_clean"
@@ -55,6 +61,7 @@ def find(studies: Mapping[str, Results], comparisons: Sequence[Comparison] = ())
         figures[name] = read(studies[study]) if study in studies else None
     figures["sums"] = tabulate_sums(studies["sums"]) if "sums" in studies else None
     figures["answers"] = tabulate_answers(studies["sums"]) if "sums" in studies else []
+    figures["picture_sums"] = tabulate_pictures(studies["sums"]) if "sums" in studies else []
     parts = [
         (name, part) for name in ("mnist", "celeba", "hospitals", "census") for part in _by_rows(studies.get(name))
     ]

@@ -65,6 +65,34 @@ def tabulate_answers(results: Results) -> list[dict[str, Any]]:
     return lines
 
 
+def tabulate_pictures(results: Results) -> list[dict[str, Any]]:
+    """The lines of the table of pictures: a case at one ε, with the total of the public rule and with one total."""
+    ruled, lines = results.where(method="picture-sums"), []
+    names = dict.fromkeys(
+        zip(*(ruled[name].tolist() for name in ("case", "n_participants", "rows_each", "epsilon")), strict=True)
+    )
+    for case, p, rows_each, epsilon in names:
+        part, pooled = (
+            rows.where(case=case, n_participants=p, rows_each=rows_each, epsilon=epsilon)
+            for rows in (ruled, results.where(method="picture-sums-pooled"))
+        )
+        is_by_class = bool(part.numbers("is_by_class").max())
+        lines.append(
+            {
+                "case": case,
+                "size": f"{int(p)} × {round(float(part.numbers('n_rows').mean()) / p):,}",
+                "epsilon": f"{epsilon:g}",
+                "total": f"by class, {int(part.numbers('n_features')[0]) - 1} features" if is_by_class else "one total",
+                "numbers": f"{int(part.numbers('n_numbers')[0]):,}",
+                "ruled": describe_spread(part.numbers("accuracy")),
+                "pooled": describe_spread(pooled.numbers("accuracy")),
+                "recognised": describe_spread(part.numbers("membership_tpr")),
+                "n_deployments": len(part),
+            }
+        )
+    return lines
+
+
 def tabulate_line(study: str, rows: Results) -> list[str]:
     """Secure sums beside the other methods of another study, as cells; none where the study has no such rows.
 

@@ -118,9 +118,17 @@ def measure_sums(
 ) -> Row:
     """Simulate a study of sums, train from the total, score it on test rows, and attack membership."""
     simulation, columns = train_from_sums(case_rows, epsilon, line=line, streams=streams)
+    return columns | attack_sums(simulation, case_rows.rows, epsilon, line, seed=seed)
+
+
+def attack_sums(
+    simulation: SumSimulation, rows: Partition, epsilon: float | Literal["none"], line: SumLine, *, seed: int
+) -> Row:
+    """Return how well members are recognised by the strongest attack, and by each."""
+    columns: Row = {}
     # among many alike, the colluder's test rows are asked for like all others
     settings = AuditSettings(colluders=(), seed=seed)
-    attacked = attack_total(simulation, without_colluders_tests(case_rows.rows), settings, (0,))
+    attacked = attack_total(simulation, without_colluders_tests(rows), settings, (0,))
     outcomes = [outcome for outcome in attacked if outcome.applies]
     for outcome in outcomes:
         columns |= {f"membership_auc:{outcome.attack}": outcome.figures["membership_auc"].value}
@@ -134,9 +142,17 @@ def measure_sums(
 
 
 def train_from_sums(
-    case_rows: SumRows, epsilon: float | Literal["none"], *, line: SumLine, streams: Streams
+    case_rows: SumRows,
+    epsilon: float | Literal["none"],
+    *,
+    line: SumLine,
+    streams: Streams,
+    by_class: bool = False,
 ) -> tuple[SumSimulation, Row]:
-    """Simulate a study of sums and score the model from its total on test rows; parameters as of `measure_sums`."""
+    """Simulate a study of sums and score the model from its total on test rows; parameters as of `measure_sums`.
+
+    With `by_class`, the rows of each class are summed on their own.
+    """
     rows, feature_map = case_rows.rows, case_rows.feature_map
     assert rows.train_labels is not None
     assert rows.test_labels is not None
@@ -152,6 +168,7 @@ def train_from_sums(
         privacy=privacy,
         rng=Streams(int(streams.named(f"epsilon/{epsilon}").integers(2**62))),
         rows_of_person=case_rows.rows_of_person,
+        by_class=by_class,
     )
     columns: Row = {} if privacy is None else {"epsilon": float(privacy.epsilon)}
     columns |= {"n_features": feature_map.n_features, "n_rows": sum(len(part) for part in rows.train)}

@@ -36,6 +36,7 @@ from mooring_studies.tabular import boosting
 from mooring_studies.tabular.answers import AnswerCase, answer_jobs, load_answers
 from mooring_studies.tabular.deployment import Point, leakage, make_deployment
 from mooring_studies.tabular.jobs import Job, append_missing, choose_evenly, deployment_streams, keep_facts
+from mooring_studies.tabular.picture_cases import PictureCase, run_pictures
 from mooring_studies.tabular.scores import alone, each_own, utility
 from mooring_studies.tabular.sum_line import (
     GENERAL,
@@ -86,6 +87,8 @@ class SumOptions(SumLine):
     cases: tuple[SumCase, ...]
     answers: tuple[AnswerCase, ...] = ()
     """Questions that are answered from the general total."""
+    pictures: tuple[PictureCase, ...] = ()
+    """Pictures, each at levels of ε of its own; see `mooring_studies.tabular.picture_cases`."""
     sources: Mapping[str, DeclaredColumns]
     """By source; "diabetes within 30 days" has those of "diabetes"."""
 
@@ -107,6 +110,7 @@ def run_sums(spec: Spec, *, data_dir: Path | None, store: ResultStore, progress:
     load = partial(load_case, options=options, data_dir=data_dir)
     notes = (*_NOTES, *(() if boosting.is_installed() else (_NO_RIVAL,)))
     notes += run_answers(spec, options, data_dir=data_dir, store=store, progress=progress)
+    notes += run_pictures(spec, options.pictures, options, data_dir=data_dir, store=store, progress=progress)
     run_cases(spec, options.cases, load, partial(jobs_of, options=options), notes=notes, store=store, progress=progress)
 
 

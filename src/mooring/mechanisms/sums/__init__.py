@@ -1,6 +1,7 @@
 """Secure sums: public feature maps, exact noise and secret sharing."""
 
 from mooring.learners.models import FeatureMap
+from mooring.mechanisms.sums.class_moments import count_components
 from mooring.mechanisms.sums.feature_map import RowFeatures, TableFeatures
 from mooring.mechanisms.sums.guarantee import SumPrivacy
 from mooring.mechanisms.sums.level_features import LevelFeatures
@@ -18,6 +19,7 @@ __all__ = [
     "SumPrivacy",
     "SumSettings",
     "TableFeatures",
+    "count_components",
     "fit_to_public",
     "make_general_workload",
 ]
