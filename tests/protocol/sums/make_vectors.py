@@ -91,6 +91,14 @@ def list_drafts() -> list[Study]:
             **given,
         ),
         Study(
+            "pictures-by-class",
+            columns=pixels,
+            label=Label("letter", "classes", ("a", "b", "c", "d")),
+            mechanism=SumSettings(features="pictures", epsilon=2.0, expected_rows=4000, kept_share=0.5),
+            image_shape=(4, 4),
+            **given,
+        ),
+        Study(
             "questions", columns=_COLUMNS, label=_CLASSES, mechanism=SumSettings(questions=("model", "tables")), **given
         ),
         Study(

@@ -221,6 +221,7 @@ MECHANISM = {
     "rows_per_person": 1,
     "least_rows": 10,
     "most_rows": 100_000,
+    "expected_rows": 0,
     "kept_share": 1.0,
     "product_share": 0.5,
     "questions": ["model"],
@@ -250,7 +251,7 @@ def mechanism_values(table: Mapping[str, Any]) -> dict[str, Any]:
     left_out |= {"n_features"} if values["features"] == "columns" else {"n_hats"}
     left_out |= {"n_hats", "product_share"} if general else set()
     left_out |= set() if values["person"] else {"rows_per_person"}
-    left_out |= set() if values["n_colluding_helpers"] else {"n_colluding_helpers"}
+    left_out |= {name for name in ("n_colluding_helpers", "expected_rows") if not values[name]}
     return {name: value for name, value in values.items() if name not in left_out}
 
 
@@ -379,7 +380,28 @@ class Study:
         if self.is_general:
             return General(self.values).n_numbers
         D, width = self.n_features, self.outcome[0]
+        if self.is_by_class:
+            return len(self.values["label"]["classes"]) * D * (D + 1) // 2
         return D * (D + 1) // 2 + D * width
+
+    @cached_property
+    def signal(self) -> float:
+        """r, from which sums by class follow; 0 where they are out of the question."""
+        mechanism, K = self.mechanism, len(self.values["label"].get("classes", ()))
+        if mechanism["features"] != "pictures" or mechanism["epsilon"] == "none" or K < 3:
+            return 0.0
+        n = round(mechanism["expected_rows"] * mechanism["kept_share"])
+        return n / (K * self.most_of_a_person * find_scale(mechanism["epsilon"], mechanism["delta"]))
+
+    @property
+    def is_by_class(self) -> bool:
+        return self.signal >= 150
+
+    @property
+    def most_of_a_person(self) -> int:
+        """m."""
+        most = self.mechanism["rows_per_person"]
+        return 1 if most == "mean" else int(most)
 
     @property
     def n_features(self) -> int:
@@ -387,8 +409,12 @@ class Study:
         if mechanism["features"] == "fourier":
             return int(1 + 2 * max(1, mechanism["n_features"] // 2))
         if mechanism["features"] == "pictures":
-            side = min(self.values["rows"]["image_shape"][:2])
-            return int(1 + min(mechanism["n_features"], 20 * min(7, side // 2) ** 2))
+            side, d = min(self.values["rows"]["image_shape"][:2]), mechanism["n_features"]
+            if self.is_by_class:
+                most = 2**16 // len(self.values["label"]["classes"])
+                fits = max(d for d in range(2**9) if (d + 1) * (d + 2) // 2 <= most)
+                d = min(d, max(16, min(round(1.5 * self.signal ** (2 / 3)), fits)))
+            return int(1 + min(d, 20 * min(7, side // 2) ** 2))
         D = 1
         for column in self.values["columns"]:
             is_category = column["kind"] == "category"
@@ -407,12 +433,19 @@ class Study:
 
     @property
     def variances(self) -> tuple[int, ...]:
-        """The variances of one participant's noise: V_S and V_T, or V of the general total; none without noise."""
+        """The variances of one participant's noise: V_S and V_T, or V by class or in general; none without noise."""
         mechanism, n = self.mechanism, self.thresholds.quorum - self.mechanism["n_colluders"]
         epsilon, delta = mechanism["epsilon"], mechanism["delta"]
         if epsilon == "none":
             return ()
-        m = 1 if mechanism["rows_per_person"] == "mean" else mechanism["rows_per_person"]
+        m = self.most_of_a_person
+        if self.is_by_class:
+            N, n_diagonal = self.n_numbers, len(self.values["label"]["classes"]) * self.n_features
+
+            def by_class(z: float) -> tuple[int, ...]:
+                return (math.ceil(Fraction(z) ** 2 * m**2 * 2**68 / n),)
+
+            return find_noise(epsilon, delta, by_class, lambda v: (2 * N - n_diagonal) / v[0] / (24 * n))
         if self.is_general:
             squared, N = General(self.values).sensitivity_squared, self.n_numbers
             if mechanism["rows_per_person"] == "mean":
@@ -543,20 +576,22 @@ def contrasts(levels: int, nodes: int, weight: int) -> list[list[float]]:
 # Noise
 
 
+def find_scale(epsilon: float, delta: float) -> float:
+    """Return z, the standard deviation of a Gaussian mechanism in sensitivities."""
+
+    def excess(mu: float) -> float:
+        below = math.exp(min(0.0, epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))))
+        return float(ndtr(mu / 2 - epsilon / mu)) - below - delta
+
+    return float(1 / brentq(excess, 1e-6, 100, xtol=1e-15, rtol=1e-14))
+
+
 def find_noise(epsilon: float, delta: float, make: Any, distance: Any) -> tuple[int, ...]:
     """Return variances from z, where `make` returns them and `distance` returns τ of them."""
-
-    def excess(mu: float, target: float) -> float:
-        below = math.exp(min(0.0, epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))))
-        return float(ndtr(mu / 2 - epsilon / mu)) - below - target
-
-    def z_of(target: float) -> float:
-        return float(1 / brentq(excess, 1e-6, 100, args=(target,), xtol=1e-15, rtol=1e-14))
-
     if epsilon <= 20:
-        spent = (1 + math.exp(epsilon)) * distance(make(z_of(delta)))
+        spent = (1 + math.exp(epsilon)) * distance(make(find_scale(epsilon, delta)))
         if spent <= delta / 100:
-            return tuple(make(z_of(delta - spent)))
+            return tuple(make(find_scale(epsilon, delta - spent)))
     root = math.sqrt(epsilon - math.log(delta)) - math.sqrt(-math.log(delta))
     return tuple(make(1 / (math.sqrt(2) * root)))
 

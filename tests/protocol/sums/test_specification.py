@@ -129,7 +129,7 @@ def check_same_total(given: SumStudy, combiners: list[Any]) -> None:
     )
     assert (study.digest, study.n_numbers) == (given.study.digest, scheme.layout.size)
     assert (study.thresholds.t, study.thresholds.quorum) == (scheme.threshold.threshold, scheme.quorum)
-    assert len(study.variances) == (1 if study.is_general else 2)
+    assert len(study.variances) == (1 if study.is_general or study.is_by_class else 2)
     for i in range(len(given.vaults)):
         given.share(i)
     given.close()
