@@ -31,6 +31,7 @@ from mooring.typing import Indices, Labels, Matrix
 _MEAN_BITS = 20
 _EXACT = 2**53
 _MOST_NUMBERS = 2**23
+_ROWS_A_PRODUCT = 2**10
 
 
 @dataclass(frozen=True)
@@ -129,9 +130,13 @@ class PairwiseAccumulator:
                 cure = "Count the rows of each person first."
                 raise InputError("rows_of_person", problem="Some person has no rows.", cure=cure)
             largest, factors = largest << _MEAN_BITS, ((1 << _MEAN_BITS) // rows_of_person)[:, None]
-        for start in range(0, len(weights), step := max(1, _EXACT // (2 * largest))):
+        step = max(1, min(_ROWS_A_PRODUCT, _EXACT // (2 * largest)))
+        memory = np.ones(
+            (workload.n_levels + 1, min(step, len(weights)))
+        ).T  # again for each block: it stays in the cache
+        for start in range(0, len(weights), step):
             here = slice(start, start + step)
-            block = np.ones((workload.n_levels + 1, len(weights[here]))).T
+            block = memory[: len(weights[here])]
             block[:, 1:] = weights[here]
             weighted = block if factors is None else block * factors[here]
             products = (weighted.T @ block).astype(np.int64)

@@ -14,6 +14,7 @@ from mooring.mechanisms.sums.settings import SECURE_SUM, SumSettings, list_sums,
 from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.mechanisms.sums.workload import PairwiseTotal
 from mooring.protocol.exchange import Assessment, Exchange, GatherOptions, MechanismDraft, SendableFile, TrainOptions
+from mooring.protocol.forecast import StudyForecast
 from mooring.protocol.messages.bundle import SUFFIX, Bundle
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import refuse_small_classes
@@ -27,7 +28,6 @@ from mooring.protocol.sums.contribution import share_sums
 from mooring.protocol.sums.delivery import prepare_sum_model
 from mooring.protocol.sums.description import describe_sums
 from mooring.protocol.sums.features import fit_features
-from mooring.protocol.sums.forecast import forecast_sums
 from mooring.protocol.sums.result import model_schema, open_sum_model, specify_sum_model
 from mooring.protocol.sums.scheme import (
     explain_missing_guarantee,
@@ -40,6 +40,7 @@ from mooring.protocol.sums.steps import ADDITIONS, STEPS
 from mooring.protocol.sums.total import Closing, close_list, open_total
 from mooring.protocol.sums.training import SumTraining, train_sums
 from mooring.serialization import Rows, count_noun, read_entries
+from mooring.tables.encoder import EncodedRows
 from mooring.typing import Progress
 
 if TYPE_CHECKING:
@@ -63,7 +64,6 @@ class SumExchange(Exchange):
     gather_record: ClassVar[str] = "closing"
 
     fit_public_file = staticmethod(fit_features)
-    forecast = staticmethod(forecast_sums)
     share = staticmethod(share_sums)
     open_result = staticmethod(open_sum_model)
     verify_bundle = staticmethod(verify_sum_bundle)
@@ -189,6 +189,14 @@ class SumExchange(Exchange):
         sum_bundles, command = cast(Sequence[SumBundle], bundles), options.command
         key, receipts = options.signing_key, options.receipts
         return close_list(study, sum_bundles, folder, key, receipts=receipts, command=command)
+
+    def forecast(
+        self, study: Study, *, n_rows: int = 0, n_participants: int = 0, encoded: EncodedRows | None = None
+    ) -> StudyForecast | None:
+        """Return what a study is likely to give; see `mooring.protocol.sums.forecast.forecast_sums`."""
+        from mooring.protocol.sums.forecast import forecast_sums  # learners and answers take half a second to load
+
+        return forecast_sums(study, n_rows=n_rows, n_participants=n_participants, encoded=encoded)
 
     def list_learners(self, study: Study) -> tuple[str, ...]:
         """Return the learners of sums, "auto" first."""
