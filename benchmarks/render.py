@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import batching, render_distributed
+from benchmarks.general_total import LIMIT_BUNDLE_MB, LIMIT_SECONDS, LIMIT_TIMES
 from benchmarks.machine import describe_machine
 from benchmarks.run import RESULTS
 from benchmarks.sharing import LIMIT_MB
@@ -25,6 +26,7 @@ def render_page() -> str:
     parts = [_HEAD]
     for name, render in (
         ("sharing", _sharing),
+        ("general_total", _general_total),
         ("cpu", _cpu),
         ("gpu", _gpu),
         ("batching", _batching),
@@ -56,6 +58,30 @@ def _sharing(result: dict[str, Any]) -> str:
             f"| {'yes' if row['data_noise'] else 'no'} | {share:.0f} s | {row['reading_seconds']:.0f} s "
             f"| {row['product_seconds']:.1f} s | {row['rows'] / share:,.0f} | {peak:.0f} MB{_missed(peak <= LIMIT_MB)} |"
         )
+    return "\n".join([*lines, "", _machine(result)]) + "\n"
+
+
+def _general_total(result: dict[str, Any]) -> str:
+    opening = result["opening"]
+    lines = [
+        "## Sharing for many questions\n",
+        "The [general total](statistics.md) of a table of numbers, categories and a label, in processor seconds. The target",
+        f"is {LIMIT_TIMES:g} times reading and the product of all levels alone, in {LIMIT_MB} MB.\n",
+        "| file | share | reading once | product alone | times both | peak memory |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in result["sharing"]:
+        file = f"{row['file']}, {row['rows']:,} × {row['columns']}, {row['megabytes']:.0f} MB"
+        seconds = (row[f"{what}_cpu_seconds"] for what in ("share", "reading", "product"))
+        times = f"{row['times']:.1f}{_missed(row['times'] <= LIMIT_TIMES)}"
+        peak = f"{row['peak_megabytes']:.0f} MB{_missed(row['peak_megabytes'] <= LIMIT_MB)}"
+        lines.append("| " + " | ".join([file, *(f"{value:.1f} s" for value in seconds), times, peak]) + " |")
+    size, combining, opened = (opening[f"{what}"] for what in ("bundle_megabytes", "combine_seconds", "open_seconds"))
+    lines += [
+        f"\nWith {opening['participants']} participants and {opening['combiners']} combiners, a bundle of "
+        f"{opening['numbers']:,} numbers has {size:.2f} MB{_missed(size <= LIMIT_BUNDLE_MB)}. A combiner takes",
+        f"{combining:.1f} s, and opening the total {opened:.1f} s{_missed(combining + opened <= LIMIT_SECONDS)}.",
+    ]
     return "\n".join([*lines, "", _machine(result)]) + "\n"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import batching, distributed, gpu, machine, measures, quality, sharing
+from benchmarks import batching, distributed, general_total, gpu, machine, measures, quality, sharing
 from benchmarks.measures import Row
 
 RESULTS = Path(__file__).parent / "results"
@@ -47,6 +47,8 @@ def main() -> None:
     if not chosen.gpu_only:
         with console.status(f"sharing {chosen.sharing_rows:,} rows …"):
             _write(chosen.output / "sharing.json", {"rows": sharing.measured(chosen.sharing_rows)})
+        with console.status("the general total …"):
+            _write(chosen.output / "general_total.json", general_total.measured())
     if chosen.sharing_only:
         return
     if not chosen.gpu_only:

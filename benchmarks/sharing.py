@@ -122,10 +122,10 @@ def share_once(data: Path, noise: float) -> dict[str, float]:
             consent=Consent(labels=True),
         )
         seconds = time.perf_counter() - begin
-    return {"seconds": seconds, "peak_megabytes": _peak_megabytes()}
+    return {"seconds": seconds, "peak_megabytes": peak_megabytes()}
 
 
-def _peak_megabytes() -> float:
+def peak_megabytes() -> float:
     """This process's own peak; the resource module's figure would include the parent it was forked from."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
