@@ -75,7 +75,7 @@ def test_ratios_are_drawn_on_a_logarithmic_axis_around_one() -> None:
 
 @pytest.mark.parametrize("answer", [CURVES, RATIOS], ids=["survival", "odds ratios"])
 def test_a_page_names_the_guarantee_and_escapes_words(answer: Answer) -> None:
-    page = render_answer(replace(answer, notes=("<script>",)), title="mooring <b>")
+    page = render_answer(replace(answer, notes=("<script>",)), question="mooring <b>")
     assert "ε = 1, δ = 1e-05 for one row" in page
     assert "<script>" not in page
     assert "<b>mooring" not in page

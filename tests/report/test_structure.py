@@ -87,7 +87,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         **make_pages(study, sums),
         "check": render_check(study, participant_records(example_audit()).check),
         "answers": render_report(summarise(sums, StudyRecords(answers=answers))),
-        "answer": render_answer(CURVES, title="mooring survival"),
+        "answer": render_answer(CURVES, question="mooring survival"),
     }
 
 

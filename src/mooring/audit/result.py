@@ -14,6 +14,7 @@ from mooring.audit.specification import NoiseUnit
 from mooring.audit.statements import LOWER_BOUND, list_exposed, state_strongest, state_total
 from mooring.audit.utility import References
 from mooring.errors import InputError
+from mooring.learners import Score
 from mooring.serialization import Count, Record, Rows, drop_empty_columns, render_html
 
 QUESTION = "Should rows like these be shared?"
@@ -206,12 +207,11 @@ class AuditResult(Record):
     @property
     def joining(self) -> str:
         """Sentences on whether the joint model is better than training alone."""
-        alone, result = self.references.local_only, self.headline_point
+        result = self.headline_point
+        alone = None if result is None else self.find_alone(result)
         if alone is None or result is None or result.deployed is None or alone.value != alone.value:
             return "Utility was not measured: there is nothing to learn, or there are no rows to test on."
-        trained = "Training alone"
-        if result.alone is not None and result.alone.value > alone.value:  # what the joint model is compared with
-            trained, alone = "Training alone with the same features", result.alone
+        trained = "Training alone" + (" with the same features" if alone is result.alone else "")
         words = (
             f"{trained} has {alone.article} {alone.metric} of {alone.with_interval()}, the joint model one of "
             f"{result.deployed.with_interval()} ({result.title})."
@@ -219,6 +219,11 @@ class AuditResult(Record):
         if result.gain is None:
             return f"{words} The two were not compared row by row, so whether joining pays is not known."
         return f"{words} {result.gain.sentence()}"
+
+    def find_alone(self, result: PointResult) -> Score | None:
+        """Return the score of training alone with which a point is compared: on raw rows, or with its features if better."""
+        raw, same = self.references.local_only, result.alone
+        return same if raw is not None and same is not None and same.value > raw.value else raw
 
     def list_points(self, only: Sequence[PointResult] | None = None) -> Rows:
         """Return a table with a line for each point: the strongest attack, what it recovers, and the joint model's score.

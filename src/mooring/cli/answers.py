@@ -44,8 +44,8 @@ def show_answer(console: execution.Output, answer: Answer, page: Path | None, *,
         from mooring.atomic_io import write_atomically
         from mooring.report.answer_page import render_answer
 
-        title = execution.quote_command()
-        write_atomically(page, render_answer(answer, title=title).encode(), mode=0o600, what="the page")
+        question = execution.quote_command()
+        write_atomically(page, render_answer(answer, question=question).encode(), mode=0o600, what="the page")
     source, included, *notes = answer.list_sentences()
     tables = tuple(answer.list_tables().items())
     return console.show_outcome(

@@ -78,9 +78,10 @@ def find_leading(sections: Sequence[AnswerSection]) -> AnswerSection | None:
     return next(reversed(leading or drawn), None)
 
 
-def render_answer(answer: Answer, *, title: str) -> str:
-    """The page of an answer, as HTML: what it is about, its pictures and its tables."""
-    return render_page("answer.html.jinja", {"title": title, "section": AnswerSection(title, answer)})
+def render_answer(answer: Answer, *, question: str) -> str:
+    """The page of an answer to a command, as HTML: what it is about, its pictures and its tables."""
+    section = AnswerSection(question, answer)
+    return render_page("answer.html.jinja", {"title": section.title, "section": section})
 
 
 def draw_answer(answer: Answer) -> list[Chart]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -296,8 +295,7 @@ def _draw_pictures(audited: AuditResult | Plan, result: AuditResult) -> list[Pic
     point, references = result.headline_point, result.references
     if point is None:
         return []
-    alone = max((score for score in (references.local_only, point.alone) if score), key=_value, default=None)
-    compared = Comparison("simulated", alone, point.deployed, references.pooled_raw)
+    compared = Comparison("simulated", result.find_alone(point), point.deployed, references.pooled_raw)
     gain = "The two were not compared row by row." if point.gain is None else point.gain.sentence()
     chosen = point if len(result.usable_points) == 1 or result.chosen is not None else None
     caveat = "" if chosen is not None else f"This is the least safe setting that a study may have ({point.title})."
@@ -306,10 +304,6 @@ def _draw_pictures(audited: AuditResult | Plan, result: AuditResult) -> list[Pic
         *picture_attackers(point, point.point.promise, caveat=caveat),
         *picture_trade_off(audited, chosen),
     ]
-
-
-def _value(score: Score) -> float:
-    return -math.inf if math.isnan(score.value) else score.value
 
 
 def compare_mechanisms(result: AuditResult) -> list[MechanismLine]:

@@ -168,8 +168,7 @@ class Report:
             point, references = result.headline_point, result.references
             if point is not None:
                 name = "self-attack" if attacked.is_self_attack else "simulated"
-                alone = references.local_only or point.alone
-                found.append(Comparison(name, alone, point.deployed, references.pooled_raw))
+                found.append(Comparison(name, result.find_alone(point), point.deployed, references.pooled_raw))
         if training is not None:
             alone_by_name = dict(training.alone)
             found += [Comparison(name, alone_by_name.get(name), score) for name, score in training.participants]
