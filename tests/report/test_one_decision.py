@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from mooring.audit import AuditResult
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import RangeSource
+from mooring.protocol.registry import exchange_of
+from mooring.protocol.sums.scheme import sum_settings
 from mooring.report.audit_page import render_audit
 from mooring.report.governance import render_drafts
 from mooring.report.records import StudyRecords
@@ -66,17 +68,26 @@ def audits(draw: st.DrawFn) -> AuditResult:
 
 @st.composite
 def records(draw: st.DrawFn, study: Study, *, is_rotation: bool) -> StudyRecords:
-    """Records of any steps; a self-attack is of the study's own mechanism."""
-    attack = draw(st.none() | audits())
-    if is_rotation:
-        given = None if attack is None else replace(attack, points=attack.row_points, chosen=0)
-        everything, gathered = participant_records(given), analyst_records()
-    else:
-        given = None if attack is None else replace(attack, points=attack.totals, chosen=0)
-        everything = gathered = sum_records([member.name for member in study.participants], given)
-    kept = {name: getattr(everything, name) for name in ("check", "share", "predict") if draw(st.booleans())}
-    names = ("intake", "gathered", "training", "delivery")
-    return StudyRecords(**kept, **({name: getattr(gathered, name) for name in names} if draw(st.booleans()) else {}))
+    """Records of any steps; a self-attack is of the study's own settings first, and its check has been concluded."""
+    names = [member.name for member in study.participants]
+    gathered = analyst_records() if is_rotation else sum_records(names)
+    everything = participant_records(None) if is_rotation else gathered
+    attack, steps = (
+        draw(st.none() | audits()),
+        draw(st.sets(st.sampled_from(["check", "share", "predict", "gathered"]))),
+    )
+    check = everything.check
+    if attack is not None:
+        points = attack.row_points[:1] if is_rotation else attack.totals
+        if not is_rotation and sum_settings(study).epsilon is None:
+            points = points[1:]
+        check = replace(check, self_attack=replace(attack, points=points, chosen=0))
+    kept = {name: getattr(everything, name) for name in ("share", "predict") if name in steps}
+    if "check" in steps:
+        kept["check"] = exchange_of(study).assessment.conclude(study, check)
+    if "gathered" in steps:
+        kept |= {name: getattr(gathered, name) for name in ("intake", "gathered", "training", "delivery")}
+    return StudyRecords(**kept)
 
 
 def read_text(page: str) -> str:
@@ -110,8 +121,8 @@ def test_a_page_states_one_decision_and_nothing_on_it_contradicts_it(
     drafts = render_drafts(made)
     assert drafts["dpia.md"].count(decision.question) == 1
     if kept.check is not None:
-        checked = summarise(study, StudyRecords(check=kept.check)).summary.decision
-        check_page(render_check(study, kept.check), checked.answer, checked.sentences)
+        printed = kept.check.decision  # by the command
+        check_page(render_check(study, kept.check), printed.answer, printed.sentences)
     if audit is not None:
         check_page(render_audit(audit, command="mooring audit"), audit.decision.answer, audit.decision.sentences)
     check_promise(made)

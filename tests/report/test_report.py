@@ -20,10 +20,12 @@ from mooring.audit import LeakageLimit
 from mooring.audit.statements import warn_of_linkage
 from mooring.cli.report import report
 from mooring.errors import InputError, StorageError
+from mooring.protocol.forecast import Outlook, StudyForecast
 from mooring.protocol.messages.result import Release
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import RangeSource
 from mooring.protocol.participant.prediction import Predictions
+from mooring.protocol.registry import exchange_of
 from mooring.protocol.sums.scheme import sum_scheme
 from mooring.report.audit_page import AuditSection, render_audit, render_plan
 from mooring.report.frame import load_template
@@ -453,6 +455,26 @@ def test_the_page_of_leakage_says_so_too() -> None:
             assert min(one["figures"]["exposed_tenth"]["interval"][0] for one in entry["fresh"]) >= 0.5
         again = ", ".join(f"{one['figures']['exposed_tenth']['value']:.2f}" for one in entry["again"])
         assert f"{figures['exposed_tenth']['chance']:.2f}; 1.00 | {again} |" in after[:1500]
+
+
+@pytest.mark.parametrize("is_useful", [True, False])
+def test_a_check_says_first_what_is_likely_to_be_useless_and_decides_as_its_command(
+    is_useful: bool, sum_study: Study, audit: AuditResult
+) -> None:
+    model = Outlook("model", False, "The model is likely no better than guessing")
+    tables = Outlook(
+        "tables", is_useful, "A Table 1 is likely to be useful" if is_useful else "A Table 1 will be refused"
+    )
+    forecast = StudyForecast(
+        90, 3, (model, tables), {"Table 1": (("answer", "interval"), ("share", "± 3"))}, ("As declared.",)
+    )
+    check = replace(sum_records(NAMES).check, forecast=forecast)
+    check = exchange_of(sum_study).assessment.conclude(sum_study, check)
+    made = summarise(sum_study, StudyRecords(check=check))
+    assert made.summary.decision.answer == check.decision.answer == ("share" if is_useful else "do not share")
+    assert kinds(made)[0] == ("forecast", ("model",))
+    page = body(render_check(sum_study, check))
+    assert page.index(model.words) < page.index("What an attacker gets") < page.index("± 3")
 
 
 def test_ranges_that_nobody_confirmed_and_a_simulated_model_of_one_class_are_among_what_to_look_at(

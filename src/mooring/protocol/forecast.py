@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mooring.serialization import Count, Record, Rows, count_noun, render_html
+
+if TYPE_CHECKING:
+    from mooring.audit.decision import Remark
 
 
 @dataclass(frozen=True)
@@ -62,3 +66,12 @@ class StudyForecast(Record):
     def _repr_html_(self) -> str:
         tables = [table for _, table in self.list_tables()]
         return render_html(f"{self.heading}.", *self.list_sentences(), *self.assumed, tables=tables)
+
+
+def weigh_forecast(forecast: StudyForecast | None) -> list[Remark]:
+    """Return reasons against sharing: those of all questions if none is likely to have a useful answer, else nothing."""
+    from mooring.audit.decision import Remark  # loads attacks
+
+    if forecast is None or forecast.is_advised:
+        return []
+    return [Remark("do not share", outlook.words) for outlook in forecast.outlooks]

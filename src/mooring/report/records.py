@@ -52,6 +52,11 @@ class StudyRecords:
         return self.gathered is not None or bool(self.answers)
 
     @property
+    def is_check_alone(self) -> bool:
+        """Whether nothing is recorded but a check."""
+        return self == StudyRecords(check=self.check)
+
+    @property
     def role(self) -> str:
         """The role whose records these are."""
         is_analyst = any(record is not None for record in (self.intake, self.gathered, self.training, self.delivery))

@@ -16,6 +16,7 @@ from mooring.audit import PointResult
 from mooring.audit.decision import Decision, Reason, Remark, decide_upload, weigh_total
 from mooring.audit.statements import state_alone, state_only_class
 from mooring.learners import Answer, Gain, Score
+from mooring.protocol.forecast import StudyForecast, weigh_forecast
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.results import Contribution, Finding
 from mooring.report.charts import Comparison
@@ -156,6 +157,14 @@ class Report:
         return tuple(dict.fromkeys([*of_rows, *(words for audit in self.audits for words in audit.result.warnings)]))
 
     @property
+    def forecasts(self) -> tuple[StudyForecast, ...]:
+        """What the study was likely to give, as the check saw it: by its declaration, and by this participant's rows."""
+        check = self.records.check
+        return (
+            () if check is None else tuple(entry for entry in (check.forecast, check.own_forecast) if entry is not None)
+        )
+
+    @property
     def comparisons(self) -> list[Comparison]:
         """Scores alone and together: on this participant's new rows, in simulations, and of each participant's upload."""
         predict, training = self.records.predict, self.records.training
@@ -199,7 +208,11 @@ def summarise(
     what = "these rows" if description is None else description.what_is_shared
     reasons, gains = _weigh(study, description, audits), [fact.gain for fact in joining]
     is_over = records.are_gathered
+    if records.check is not None and records.share is None:
+        reasons += weigh_forecast(records.check.forecast)
     decision = decide_upload(what, reasons, check=records.check, share=records.share, gains=gains, is_over=is_over)
+    if audit is None and records.is_check_alone and records.check is not None:
+        decision = records.check.decision or decision  # the one that the command printed
     summary = Summary(
         role=records.role,
         made=made or f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
@@ -208,7 +221,7 @@ def summarise(
         joining=joining,
         leakage=tuple(headlines or measured or [_NOT_MEASURED]),
         leakage_measured=bool(headlines or measured),
-        attention=(*_list_attention(records), *_list_doubts(study, audits)),
+        attention=(*_list_attention(records), *_list_doubts(study, records, audits)),
         scores=scores,
         participants=tuple(_list_participants(study, description, records)),
         commands=tuple(records.list_commands()),
@@ -236,8 +249,10 @@ def _list_audits(study: Study | None, records: StudyRecords, audit: AuditResult 
 def _weigh(study: Study | None, description: Description | None, audits: Sequence[AttackedStudy]) -> list[Reason]:
     limits = () if study is None else study.upload_limits
     if description is not None and not description.shares_rows:
-        # With a guarantee, figures from one's own rows are shown and do not decide, which would disclose them.
-        deciding = [attacked for attacked in audits if description.promise is None or not attacked.is_self_attack]
+        # Where rows must not decide, figures from one's own rows are shown only: a decision by them would disclose them.
+        assert study is not None
+        is_blind = exchange_of(study).adapts_rows(study)
+        deciding = [attacked for attacked in audits if not (is_blind and attacked.is_self_attack)]
         points: list[PointResult | None] = [
             attacked.study_point for attacked in deciding if attacked.study_point is not None
         ]
@@ -420,11 +435,18 @@ def _list_attention(records: StudyRecords) -> list[Finding]:
     return [*findings, *_list_limits(records)]
 
 
-def _list_doubts(study: Study | None, audits: Sequence[AttackedStudy]) -> list[Finding]:
-    """Return findings on ranges that nobody confirmed, and on simulated models that predict one class for every row."""
-    findings = []
+def _list_doubts(study: Study | None, records: StudyRecords, audits: Sequence[AttackedStudy]) -> list[Finding]:
+    """Return findings on ranges that nobody confirmed, on useless answers, and on simulated models of one class."""
+    findings, check, is_over = [], records.check, records.share is not None
     if study is not None and not study.range_source.is_public:
         findings.append(Finding("ranges", str(study.range_source), study.range_source.from_rows))
+    if check is not None and not is_over:
+        for forecast in (check.forecast, check.own_forecast):
+            useless = [] if forecast is None else [outlook for outlook in forecast.outlooks if not outlook.is_useful]
+            like = " for rows like yours" if forecast is not None and forecast.from_rows else ""
+            findings += [
+                Finding("forecast", f"Forecast{like}: {outlook.words}.", (outlook.question,)) for outlook in useless
+            ]
     for attacked in audits:
         if attacked.study_point is not None and (words := state_only_class(attacked.study_point)):
             findings.append(Finding("one class", f"In the simulation of {attacked.title}: {words}"))

@@ -20,11 +20,11 @@ from mooring.audit import (
     SumPoint,
     run_audit,
 )
-from mooring.audit.decision import Remark, decide_upload, weigh_total
+from mooring.audit.decision import decide_upload, weigh_total
 from mooring.audit.statements import state_total
 from mooring.mechanisms.sums.settings import SumSettings, make_general_workload
 from mooring.protocol.exchange import AuditMaps, AuditRequest
-from mooring.protocol.forecast import StudyForecast
+from mooring.protocol.forecast import StudyForecast, weigh_forecast
 from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.contrast import contrast_to_sums, drafted_projection
@@ -162,8 +162,7 @@ def conclude(study: Study, inspection: Inspection) -> Inspection:
         reasons = inspection.self_attack.weigh(limits)
     else:
         reasons = weigh_total(None, sum_promise(study), limits)
-    if (forecast := inspection.forecast) is not None and not forecast.is_advised:
-        reasons = [*reasons, *(Remark("do not share", outlook.words) for outlook in forecast.outlooks)]
+    reasons = [*reasons, *weigh_forecast(inspection.forecast)]
     return replace(inspection, decision=decide_upload("sums over these rows", reasons, check=inspection))
 
 
