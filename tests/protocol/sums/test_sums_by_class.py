@@ -94,6 +94,7 @@ def test_a_study_shows_that_classes_are_summed_on_their_own(tmp_path: Path) -> N
     study = picture_study(tmp_path).study
     rows = exchange_of(study).list_shared(study)
     assert rows[1][1:] == (f"{3 * 13 * 14 // 2:,}", "1", "100%")
+    assert any("class by class" in words for words in exchange_of(study).describe(study).agreed)
     pooled = picture_study(tmp_path / "pooled", expected_rows=0).study
     assert len(exchange_of(pooled).list_shared(pooled)) == 3
     assert "quadratic" not in exchange_of(pooled).list_learners(pooled)

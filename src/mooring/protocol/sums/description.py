@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mooring.mechanisms.sums.settings import SumScheme
 from mooring.protocol.description import Description, Terms
 from mooring.protocol.messages.study import Study
 from mooring.protocol.sums.scheme import state_sum_guarantee, sum_promise, sum_scheme
@@ -36,7 +37,7 @@ def describe_sums(study: Study) -> Description:
         what_is_shared="sums over these rows",
         agreed=(
             f"{len(study.columns)} declared columns become {scheme.features.n_features} public features of norm one at most "
-            f"({settings.features}). Each participant adds up their products with each other and with the label: "
+            f"({settings.features}). Each participant adds up their products {_state_products(scheme)}: "
             f"{scheme.layout.size:,} exact whole numbers, whatever the number of its rows.",
             noise,
             f"No number of rows and no count of classes leaves, but for what the {total} discloses.",
@@ -55,6 +56,11 @@ def describe_sums(study: Study) -> Description:
         headlines=(state_promise(study), *protected),
         guarantee=tuple((headings[name], words) for name, words in guarantee.items() if name in headings),
     )
+
+
+def _state_products(scheme: SumScheme) -> str:
+    """Return over which rows products are added up, and with what."""
+    return "with each other, class by class" if scheme.is_by_class else "with each other and with the label"
 
 
 def state_promise(study: Study) -> str:
@@ -123,8 +129,7 @@ def _state_terms(study: Study, guarantee: dict[str, str]) -> Terms:
         what_leaves=(
             f"The method is secure sums. Every participant uploads one file (a bundle), once. It holds "
             f"{scheme.layout.size:,} "
-            "sums over all its rows, of products of public features with each other and with the label; no row and no "
-            "single "
+            f"sums over all its rows, of products of public features {_state_products(scheme)}; no row and no single "
             f"label is in it. Only the {'noisy ' if is_noisy else ''}total of all shows how many rows there are.",
             "Random noise is added to the sums before they leave." if is_noisy else "No noise is added to the sums.",
             f"The sums are split and encrypted to the combiners. {guarantee['sealing']}",

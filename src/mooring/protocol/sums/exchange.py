@@ -236,8 +236,9 @@ class SumExchange(Exchange):
         """Return what a study's settings mean, as pairs of a heading and a sentence."""
         settings = sum_settings(study)
         noise = "no noise" if settings.epsilon is None else f"noise for epsilon = {settings.epsilon:g}"
+        by_class = ", by class," if _is_by_class(study) else ""
         lines = [
-            ("Shares", f"sums over {settings.features} with {noise}, secret-shared among the combiners"),
+            ("Shares", f"sums over {settings.features}{by_class} with {noise}, secret-shared among the combiners"),
             ("Guarantee", state_sum_guarantee(study)),
             ("Rows", f"at most {settings.most_rows:,} of a participant; a total of more than all may add is refused"),
         ]
