@@ -250,7 +250,8 @@ def test_a_study_without_a_label_ends_in_an_export(unlabelled: Walk) -> None:
         *(f"z{k}" for k in range(1, unlabelled.study.mechanism.n_components + 1)),
     ]
     assert table.num_rows == 4 * N_ROWS
-    assert sorted(path.name for path in (unlabelled.place / "south" / "result").iterdir()) == ["map.safetensors"]
+    found = sorted(path.name for path in (unlabelled.place / "south" / "result").iterdir())
+    assert found == ["map.safetensors", "map.safetensors.sealed"]
     assert "label" in unlabelled.run("analyst", "train", "--study", STUDY, code=2).stderr
 
 
@@ -396,6 +397,18 @@ def test_a_second_upload_is_refused_and_the_first_given_again(classes: Walk, tmp
         classes.run("south", *classes.data(*words), code=code)
         assert output.exists() == (code == 0)
     assert output.read_bytes() == (classes.place / "analyst" / "inbox" / "south.bundle").read_bytes()
+
+
+def test_a_sealed_result_opens_at_its_participant_alone(classes: Walk, tmp_path: Path) -> None:
+    for role, code in (("north", 0), ("south", 4)):
+        shutil.copytree(
+            classes.place / "analyst" / "results" / "north",
+            result := tmp_path / role,
+            ignore=shutil.ignore_patterns("*.safetensors"),
+        )
+        words = ["predict", "new-patients.csv", "--study", STUDY, "--result", str(result)]
+        classes.run(role, *words, "--output", str(tmp_path / f"{role}.csv"), code=code)
+        assert (tmp_path / f"{role}.csv").exists() == (code == 0)
 
 
 def test_predictions_are_written_as_parquet_and_over_no_file_unasked(classes: Walk, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -118,7 +117,8 @@ def run(
         _tell(console, event)
 
     driver.tell, driver.decide = tell, _Person(console, sys.stdin.isatty() and console.format == "text")
-    with execution.end_on_sigterm(), driver.lock(), _showing_progress(driver):
+    driver.progress = execution.show_progress
+    with execution.end_on_sigterm(), driver.lock():
         turn = _go_on(console, driver, once=once)
     console.show({"events": events, **turn.as_dict()}, *_close(turn))
     return execution.IN_PART if turn.questions else 0
@@ -219,14 +219,6 @@ def _tell(console: execution.Output, event: Event) -> None:
     )
     for line in (*event.outcome.lines, *event.outcome.notes, event.outcome.decision, page):
         console.say(*([f"  {escape(line)}"] if line else []))
-
-
-@contextmanager
-def _showing_progress(driver: Driver) -> Iterator[None]:
-    """Show a progress bar while a step runs."""
-    with execution.show_progress("") as moved:
-        driver.progress = lambda title: lambda done, total, what="": moved(done, total, what or title)
-        yield
 
 
 def _go_on(console: execution.Output, driver: Driver, *, once: bool) -> Turn:

@@ -20,7 +20,7 @@ from mooring.learners import LearnerLike
 from mooring.learners.models import Model, ModelSpec, Predicted
 from mooring.mechanisms.settings import MechanismSettings
 from mooring.protocol.crypto.keys import SigningKey
-from mooring.protocol.messages.bundle import Bundle
+from mooring.protocol.messages.bundle import SUFFIX, Bundle
 from mooring.protocol.messages.model import MODEL_FILE, MOST_MODEL_BYTES
 from mooring.protocol.messages.result import Release
 from mooring.protocol.messages.study import Study
@@ -256,6 +256,11 @@ class Participation(Protocol):
     @abstractmethod
     def describe_share(self, study: Study, shared: ShareResult) -> tuple[str, str]:
         """Return what a bundle holds, in words, and whom to send it to."""
+
+    @property
+    def seals_bundles(self) -> bool:
+        """Whether what is in a bundle is sealed to those who read it, so that it needs no envelope."""
+        return any(form.suffix == SUFFIX and form.is_sealed for form in self.sendable)
 
     def require_anchor(self, vault: Vault, study: Study, path: Path) -> None:
         """Refuse an anchor file that this participant cannot share with."""

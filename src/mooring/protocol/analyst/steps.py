@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +31,32 @@ def collect(
     """Check every bundle at an address."""
     study = workspace.study
     study.require_roster()
-    return describe_intake(
-        choose_engine(workspace).collect(study, bundles, workspace.analysis, command=command, progress=progress)
-    )
+    refused = _open_bundles(workspace, bundles)
+    intake = choose_engine(workspace).collect(study, bundles, workspace.analysis, command=command, progress=progress)
+    return replace(describe_intake(intake), notes=refused)
+
+
+def _open_bundles(workspace: Workspace, bundles: str | Path) -> tuple[str, ...]:
+    """Open the envelopes of bundles in a folder of this machine, and return a sentence on each that is refused."""
+    from mooring.errors import RefusedError
+    from mooring.protocol.messages.bundle import SUFFIX
+    from mooring.protocol.messages.envelope import SUFFIX as SEALED
+    from mooring.protocol.messages.envelope import open_beside
+    from mooring.protocol.transport.addresses import is_url
+    from mooring.protocol.transport.inbox import list_files
+
+    study, refused = workspace.study, list[str]()
+    for sealed in () if is_url(bundles) else list_files(bundles, f"{SUFFIX}{SEALED}"):
+        path = sealed.with_name(sealed.name.removesuffix(SEALED))
+        sender = next((member for member in study.participants if path.name == f"{member.name}{SUFFIX}"), None)
+        try:
+            if sender is None:
+                raise RefusedError("it", reason="no participant has its name", cure="Rename it.")
+            vault, senders = workspace.vault, {sender.signing_key}
+            open_beside(path, study=study, recipient=vault.signing_key, key=vault.sealing_key, senders=senders)
+        except RefusedError as problem:
+            refused.append(f"Not opened: {sealed.name}: {problem.reason}.")
+    return tuple(refused)
 
 
 def describe_intake(intake: Intake) -> Outcome:
@@ -69,6 +93,7 @@ def align(
     study, engine = workspace.study, choose_engine(workspace)
     study.require_roster()
     exchange = exchange_of(study)
+    refused = _open_bundles(workspace, bundles)
     intake = engine.collect(study, bundles, workspace.analysis, command=command, progress=progress)
     key = workspace.vault.signing_key if exchange.gathers_signed else None
     options = GatherOptions(mode, certify, receipts, key, command, progress)
@@ -80,7 +105,7 @@ def align(
         {"intake": came.record, exchange.gather_record: gathered.as_dict()},
         (*came.lines, *gathered.describe()),
         tuple(gathered.state_hand_off()),
-        notes=tuple(f"Set aside {entry.file}: {entry.reason}." for entry in intake.set_aside),
+        notes=(*refused, *(f"Set aside {entry.file}: {entry.reason}." for entry in intake.set_aside)),
         tables=(("", gathered.list_contributions()),),
         standing="whole" if is_whole else "in part",
     )
@@ -120,6 +145,22 @@ def train(
     )
 
 
+def _seal_results(workspace: Workspace, output: Path, names: Sequence[str]) -> bool:
+    """Write an envelope beside each file of a result; returns False where a participant has no key to seal to."""
+    from mooring.protocol.messages.envelope import envelope_of, seal_file
+    from mooring.protocol.registry import exchange_of
+
+    study, signer = workspace.study, workspace.vault.signing_key
+    recipients = [study.member(name) for name in names]
+    if not all(member.holds_sealing_key for member in recipients):
+        return False
+    for member in recipients:
+        for file in exchange_of(study).result_files(study):
+            if (path := output / member.name / file).is_file():
+                seal_file(path, envelope_of(path), study=study, recipient=member, signer=signer)
+    return True
+
+
 def deliver(
     workspace: Workspace,
     *,
@@ -135,11 +176,14 @@ def deliver(
     study = workspace.study
     release: dict[str, Any] = {"override": override or "", "command": command, "progress": progress}
     result = deliver_results(study, workspace.analysis, output, workspace.vault.signing_key, **release)
+    are_sealed = not is_url(output) and _seal_results(workspace, Path(output), result.delivered)
     where = workspace.show(output) if isinstance(output, Path) else redact_address(output).rstrip("/")
     lines = [f"Delivered to {count_noun(len(result.delivered), 'participant')}: {', '.join(result.delivered)}."]
     hand_off = (
         f"Let each participant read {where}/<its name>, and no other's."
         if is_url(output)
+        else f"Send each participant the files {where}/<its name>/*.sealed: they are sealed, so any carrier will do."
+        if are_sealed
         else f"Send each participant the folder {where}/<its name>, and nobody another participant's."
     )
     notes = () if result.model_digest else ("There is no model in it, since none was trained.",)

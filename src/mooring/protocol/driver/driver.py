@@ -9,7 +9,7 @@ come back. Nothing depends on times. `Driver.look` says how things stand, and ch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -85,8 +85,8 @@ class Driver:
     decide: Decide = lambda question: None
     """Asks a person; None for no answer yet."""
     tell: Callable[[Event], None] = lambda event: None
-    progress: Callable[[str], Progress] | None = None
-    """Returns a function that shows the progress of a step, given its title."""
+    progress: Callable[[str], AbstractContextManager[Progress | None]] = lambda title: nullcontext()
+    """Shows the progress of a step while it runs, given its title."""
     _tried: dict[str, object] = field(default_factory=dict, repr=False)
     """Steps that were taken, with the state of the folder that they left: they are not repeated until it changes."""
     _declined: set[str] = field(default_factory=set, repr=False)
@@ -167,6 +167,8 @@ class Driver:
         """Return the envelope of a file for one member, which is made once; the file itself if it is for several."""
         if not route.only_recipient:
             return source
+        if (beside := envelope.envelope_of(source)).is_file():  # the step sealed it
+            return beside
         study, digest = self.workspace.study, hash_file(source, what="the file")
         recipient = find_member(study, route.only_recipient)
         assert recipient is not None
@@ -357,8 +359,8 @@ class Driver:
 
     def _run(self, step: Step, answers: dict[str, Value]) -> None:
         assert step.run is not None
-        progress = self.progress(step.title) if self.progress else None
-        outcome = step.run(self.workspace, **answers, command=COMMAND, progress=progress)
+        with self.progress(step.title) as progress:
+            outcome = step.run(self.workspace, **answers, command=COMMAND, progress=progress)
         self.tell(Event("took", step.title, outcome))
 
     def _refuse_second_device(self, state: StepState) -> None:

@@ -97,13 +97,17 @@ def open_envelope(
                 raise _refuse("its content is not the one that was signed")
 
 
-def is_envelope(path: Path) -> bool:
-    """Whether a file begins as an envelope does; nothing more is checked."""
-    try:
-        with open_plain_file(path, what=_WHAT) as file:
-            read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
-    except RefusedError:
+def envelope_of(path: Path) -> Path:
+    """Return the path of the envelope beside a file."""
+    return path.with_name(f"{path.name}{SUFFIX}")
+
+
+def open_beside(path: Path, *, study: Study, recipient: SigningKey, key: SealingKey, senders: set[str]) -> bool:
+    """Open the envelope beside a file that is not there yet, and return whether there was one to open."""
+    sealed = envelope_of(path)
+    if path.exists() or not sealed.is_file():
         return False
+    open_envelope(sealed, path, study=study, recipient=recipient, key=key, name=path.name, senders=senders)
     return True
 
 

@@ -275,6 +275,7 @@ def share(
     progress: Progress | None = None,
 ) -> Outcome:
     """Write the bundle of a table."""
+    from mooring.protocol.messages.envelope import envelope_of, seal_file
     from mooring.protocol.registry import exchange_of
 
     person = open_participant(workspace)
@@ -283,12 +284,21 @@ def share(
     usual = workspace.root / f"{person.study.name}.anchor"
     anchor = anchor or (usual if usual.is_file() else None)
     shared = person.share(read_by_mapping(workspace, data), output=path, anchor=anchor, **consent, progress=progress)
-    what, to_whom = exchange_of(person.study).describe_share(person.study, shared)
+    exchange, analyst = exchange_of(person.study), person.study.analyst
+    what, to_whom = exchange.describe_share(person.study, shared)
+    if not exchange.seals_bundles and analyst is not None and analyst.holds_sealing_key:
+        sealed, signer = envelope_of(path), person.vault.signing_key
+        name = f"{person.member.name}.bundle"
+        seal_file(path, sealed, study=person.study, recipient=analyst, signer=signer, name=name)
+        to_whom = (
+            f"Send {workspace.show(sealed)} to the analyst: it is sealed, so any carrier will do. {path.name} itself "
+        )
+        to_whom += "is for the analyst alone."
     again = " again, the same bytes as before" if shared.reissued else ""
     record = {**shared.as_dict(), "bundle": workspace.show(path), "fingerprint": person.study.fingerprint}
     del record["rows_digest"]  # stays in the vault
     checked = person.recall_check()
-    if exchange_of(person.study).adapts_rows(person.study):  # nothing that is written here depends on the rows
+    if exchange.adapts_rows(person.study):  # nothing that is written here depends on the rows
         del record["n_rows"]
         checked = "'mooring check' shows what your own rows would disclose."
     return Outcome(
@@ -328,6 +338,18 @@ def advise_sharing(workspace: Workspace) -> tuple[str, bool] | None:
     return f"The last check, of the table as it was then ({asked}): {checked.advice}", checked.is_warning
 
 
+def _open_result(person: Participant, result: str | Path) -> None:
+    """Open the envelopes of a result in a folder of this machine."""
+    from mooring.protocol.messages.envelope import open_beside
+    from mooring.protocol.registry import exchange_of
+    from mooring.protocol.transport.addresses import is_url, local_path
+
+    study, vault = person.study, person.vault
+    for name in () if is_url(result) else exchange_of(study).result_files(study):
+        path, senders = local_path(result) / name, {study.analysts_key}
+        open_beside(path, study=study, recipient=vault.signing_key, key=vault.sealing_key, senders=senders)
+
+
 def predict(
     workspace: Workspace,
     *,
@@ -351,6 +373,7 @@ def predict(
     require_writable(path, what="the predictions", inputs=(data, workspace.study_file, beside, calibrate))
     require_absent(path, force=force)
     person = open_participant(workspace)
+    _open_result(person, result)
     own_rows, held_out = (None if table is None else read_by_mapping(workspace, table) for table in (beside, calibrate))
     predictions = person.predict(
         read_by_mapping(workspace, data),

@@ -96,7 +96,7 @@ class RotationExchange(Exchange):
 
     def describe_share(self, study: Study, shared: ShareResult) -> tuple[str, str]:
         """Return what a bundle holds, in words, and whom to send it to."""
-        to_whom = "Send it to the analyst, and to nobody else: other participants know the anchor."
+        to_whom = "Send it to the analyst alone: it is not sealed, and other participants know the anchor."
         limit = f"{rotation_of(study).weight_limit:g} times the rows of the median participant"
         used = f"training uses at most {limit}, drawn at random if you have more"
         return f"{count_noun(shared.n_rows, 'row')}, shuffled; {used}", to_whom
