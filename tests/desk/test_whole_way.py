@@ -95,7 +95,7 @@ def test_three_participants_and_an_analyst_go_from_joining_to_the_report_in_chro
         tabs[name].submit("#share form", data="patients.csv", labels=True)
         assert (place / name / f"{name}.bundle").is_file()
 
-    analyst.upload(*(place / name / f"{name}.bundle" for name in NAMES))
+    analyst.upload(*(place / name / f"{name}.bundle.sealed" for name in NAMES))
     analyst.submit("#align form", mode="first")
     assert "120" in analyst.submit("#train form", learner="linear")  # rows
     assert "mooring deliver --output results" in analyst.submit("#deliver form")
@@ -153,7 +153,7 @@ class Member:
         return bool(state.waits_for)
 
 
-UNLIKE = (".sqlite", ".sqlite-wal", ".sqlite-shm", "lock")
+UNLIKE = (".sqlite", ".sqlite-wal", ".sqlite-shm", "lock", ".sealed")
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

@@ -11,10 +11,13 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
 from mooring.atomic_io import hash_file, make_folder, open_atomically
 from mooring.errors import InputError, RefusedError
+from mooring.protocol.messages.envelope import SUFFIX as SEALED
+from mooring.protocol.messages.envelope import open_envelope
 from mooring.protocol.step import TABLES
 from mooring.protocol.steps import list_steps
 from mooring.protocol.workspace import CARDS, Workspace, is_plain
@@ -34,12 +37,44 @@ def find_page(workspace: Workspace, name: str) -> Path | None:
 
 
 def receive(workspace: Workspace, name: str, content: BinaryIO, *, replace: bool) -> Path:
-    """Store a file where the steps look for files of its kind, and return its path; `replace` allows overwriting."""
-    path = _choose_path(workspace, name)
+    """Store a file where the steps look for files of its kind, and return its path; `replace` allows overwriting.
+
+    An envelope is opened with the folder's vault, and its content stored.
+    """
+    is_sealed = name.endswith(SEALED)
+    path = _choose_path(workspace, name.removesuffix(SEALED))
     folder = path.parent
     if folder.is_symlink() or path.is_symlink() or path.is_dir():
         raise RefusedError("the file", reason="there is a link or a folder of its name", cure="Remove that first.")
     make_folder(folder, mode=0o700, what="the folder", tighten=True)
+    if is_sealed:
+        return _open_sealed(workspace, path, content, replace=replace)
+    return _store(path, content, replace=replace)
+
+
+def _open_sealed(workspace: Workspace, path: Path, content: BinaryIO, *, replace: bool) -> Path:
+    """Store the content of an envelope, which a member of the study must have signed."""
+    study, vault = workspace.study, workspace.vault
+    study.require_roster()
+    members = (*study.participants, *study.helpers, *([study.analyst] if study.analyst else []))
+    with TemporaryDirectory(dir=path.parent, prefix=".mooring-") as folder:
+        sealed, opened = Path(folder) / "sealed", Path(folder) / "opened"
+        _store(sealed, content, replace=True)
+        open_envelope(
+            sealed,
+            opened,
+            study=study,
+            recipient=vault.signing_key,
+            key=vault.sealing_key,
+            name=path.name,
+            senders={member.signing_key for member in members},
+        )
+        with opened.open("rb") as plain:
+            return _store(path, plain, replace=replace)
+
+
+def _store(path: Path, content: BinaryIO, *, replace: bool) -> Path:
+    """Store a file; one with other contents is overwritten only by `replace`."""
     if path.exists() and not replace:
         digest = hashlib.file_digest(content, "sha256").hexdigest()  # type: ignore[arg-type]
         if digest != hash_file(path, what="the file"):

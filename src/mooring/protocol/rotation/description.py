@@ -132,7 +132,10 @@ def _state_views(study: Study) -> tuple[tuple[str, str], ...]:
             f"the anchor, its own result{model and ', ' + model}; it is sent no other participant's bundle. One that gets "
             f"hold of another's bundle can undo its map {undone}; {remains}",
         ),
-        ("whoever carries files", "bundles and results, if they are not encrypted on the way"),
+        (
+            "whoever carries files",
+            "nothing of bundles and results that travel in their envelopes; their sizes, and who sends when",
+        ),
     )
 
 
@@ -182,5 +185,5 @@ def _state_upload(study: Study) -> tuple[str, ...]:
         f"between −1 and 1, {taken}, {noise}, and all rows are moved by one secret rigid map of the participant's own.",
         f"The bundle also holds {settings.n_anchor_rows} anchor rows under the same map ({anchor_noise}), which are random "
         f"numbers and nobody's records{label}.",
-        "The bundle is signed, not encrypted.",
+        "The bundle is signed, and travels in an envelope that is sealed to the analyst's key.",
     )
