@@ -308,6 +308,8 @@ def found_in(contents: Mapping[str, bytes], needles: Mapping[str, bytes]) -> lis
 
 def test_who_never_sends_or_sends_late_stops_nobody(again: Walk) -> None:
     inbox, kept = again.place / "analyst" / "inbox", again.place / "kept.bundle"
+    for name in ("east", "west"):
+        (inbox / f"{name}.bundle.sealed").unlink()
     (inbox / "west.bundle").unlink()  # never sends
     (inbox / "east.bundle").rename(kept)  # sends late
     for folder in ("analysis", "results"):
@@ -443,12 +445,12 @@ def test_a_wrong_vault_a_missing_one_and_missing_consent(classes: Walk) -> None:
 
 
 def test_a_full_disk_is_a_clear_error_and_loses_nothing(again: Walk, monkeypatch: pytest.MonkeyPatch) -> None:
-    output = again.place / "south" / "south.bundle"
+    output = again.place / "south" / "again.bundle"
 
     def no_room(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    share = again.data("share", "patients.csv")
+    share = again.data("share", "patients.csv", "--output", "again.bundle")
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", no_room)
         again.run("south", *share, "--labels", code=5)
