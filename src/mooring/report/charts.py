@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import cycle, pairwise
 from typing import TypeGuard, TypeVar
 
 import numpy as np
@@ -116,7 +116,8 @@ def _frontier(audit: AuditResult | Plan) -> Chart | None:
         and (worst := best.worst(measure)) is not None
     ):
         shapes.append(area.mark(worst[1].value, best.deployed.value, CALM, "ring"))
-        legend.append(("recommended" if plan.answer in ("pays", None) else "best within the limit", shapes[-1]))
+        is_recommended = plan.answer in ("pays", None) and plan.decision.answer != "do not share"
+        legend.append(("recommended" if is_recommended else "best within the limit", shapes[-1]))
     for point, score, _, error in shown:
         if plan is None and result.chosen is not None and point == result.points[result.chosen]:
             shapes.append(area.mark(error.value, score.value, CALM, "ring", f"this study: {point.title}"))
@@ -322,6 +323,11 @@ def draw_comparisons(entries: Sequence[Comparison]) -> Chart | None:
     return Chart("Scores alone and together, with 95 % intervals", area, tuple(shapes), tuple(legend.items()), height)
 
 
+def _name_kind(point: PointResult) -> str:
+    """Return what a legend calls a point: totals, of which there are few, by their title, and rotation by its method."""
+    return point.point.family if point.point.shares_rows else point.title
+
+
 def draw_mechanisms(result: AuditResult, chosen: PointResult | None = None) -> Chart | None:
     """Return every mechanism's score against the members that an attacker recognises, with a ring around the chosen one."""
     shown = [
@@ -350,14 +356,14 @@ def draw_mechanisms(result: AuditResult, chosen: PointResult | None = None) -> C
             shapes += _whiskers(area, score, x, upright=True)
             shapes.append(area.mark(x, score.value, colour, outline, f"{name}: score {score}"))
             legend.append((name, shapes[-1]))
-    for colour, family in zip(
-        (BLUE, *COLOURS[2:]), dict.fromkeys(point.point.family for point, *_ in shown), strict=False
-    ):
-        for point, score, figure in (entry for entry in shown if entry[0].point.family == family):
+    names = dict.fromkeys(_name_kind(point) for point, *_ in shown)
+    looks = zip((BLUE, *COLOURS[2:]), cycle(("circle", "dot", "square", "diamond")), strict=False)
+    for (colour, outline), name in zip(looks, names, strict=False):
+        for point, score, figure in (entry for entry in shown if _name_kind(entry[0]) == name):
             title = f"{point.title}: {figure.describe().value} recognised, score {score}"
             shapes += _whiskers(area, figure, score.value) + _whiskers(area, score, figure.value, upright=True)
-            shapes.append(area.mark(figure.value, score.value, colour, "circle", title))
-        legend.append((family, shapes[-1]))
+            shapes.append(area.mark(figure.value, score.value, colour, outline, title))
+        legend.append((name, shapes[-1]))
     for point, score, figure in shown:
         if point == chosen:
             shapes.append(area.mark(figure.value, score.value, CALM, "ring", f"this study: {point.title}"))
