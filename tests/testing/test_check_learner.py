@@ -1,6 +1,7 @@
 """The contract of learners: every registered one keeps it, and one that does not is told which part."""
 
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,16 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
 from mooring.learners import LEARNERS, EstimatorLearner, Model
+from mooring.learners.class_sums import QuadraticModel, fit_quadratic
 from mooring.learners.fitted import FittedModel
 from mooring.learners.models import LinearFunction, ModelSpec
+from mooring.learners.registry import SUM_LEARNERS
 from mooring.testing import check_learner
 
+_CALLS = count()
 
-@pytest.mark.parametrize("name", LEARNERS)
+
+@pytest.mark.parametrize("name", [*LEARNERS, *SUM_LEARNERS])
 @pytest.mark.filterwarnings("ignore:n_components > n_samples")
 def test_every_registered_learner_keeps_the_contract(name: str) -> None:
     check_learner(name)
@@ -35,6 +40,37 @@ def _nearest(kind: str, *, shape: tuple[int, int], seed: int) -> Any:
 def test_a_learner_of_ones_own_keeps_it_in_three_lines() -> None:
     check_learner(EstimatorLearner("shallow", "a few trees", _shallow))
     check_learner(EstimatorLearner("nearest", "the nearest row", _nearest, delivers=False))
+
+
+@pytest.mark.parametrize(
+    ("rule", "fit"),
+    [
+        (
+            "predict the same for the same total",
+            lambda sums: _avoiding(fit_quadratic(sums), next(_CALLS)),
+        ),
+        ("predict finite numbers", lambda sums: _Unsure(fit_quadratic(sums))),
+    ],
+)
+def test_a_learner_of_sums_that_breaks_a_rule_is_told(rule: str, fit: Any) -> None:
+    check_learner(replace(SUM_LEARNERS["quadratic"], name="own", fit=fit_quadratic))
+    with pytest.raises(AssertionError, match=rule):
+        check_learner(replace(SUM_LEARNERS["quadratic"], name="own", fit=fit))
+
+
+def _avoiding(model: QuadraticModel, call: int) -> QuadraticModel:
+    """Return a model that hardly ever predicts one class, which is another one at each call."""
+    shares = np.full(model.class_shares.size, 1e-6)
+    shares[call % shares.size] = 1.0
+    return replace(model, class_shares=shares)
+
+
+class _Unsure(QuadraticModel):
+    def __init__(self, model: QuadraticModel) -> None:
+        super().__init__(model.function, model.class_shares)
+
+    def predict(self, features: Any) -> Any:
+        return np.full(len(features), np.nan)
 
 
 @dataclass(frozen=True)

@@ -46,8 +46,9 @@ def train(
     """Take the step 'train'.
 
     A model of aligned rows is scored on participants that it was not trained on. In a study of secure sums, the total is
-    opened from the combiners' shares, and the learners are auto, discriminant (for classes) and least-squares. The analyst
-    has no rows to score such a model on, so participants evaluate it locally.
+    opened from the combiners' shares, and the learners are auto, discriminant (for classes), least-squares and, where the
+    rows of each class are summed on their own, quadratic. The analyst has no rows to score such a model on, so participants
+    evaluate it locally.
 
     Exit code 3 means that the step is done, but somebody's rows were left out, or a combiner's share could not be used.
 

@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mooring.audit.sums.simulation import simulate_sums
 from mooring.errors import InputError
 from mooring.learners import Fitted, Kind, Learner, LearnerLike, Model, resolve_learner
+from mooring.learners.models import ModelSpec
+from mooring.learners.registry import SUM_LEARNERS, SumLearner
 from mooring.protocol.messages.model import read_model, write_model
 from mooring.typing import Labels, Matrix
 
@@ -19,17 +22,18 @@ _N_ROWS, _N_COLUMNS, _SEED = 60, 3, 0
 _SAME_NUMBERS = 1e-6
 
 
-def check_learner(learner: LearnerLike) -> None:
+def check_learner(learner: LearnerLike | SumLearner) -> None:
     """Check that a learner keeps the contract that audits, training and delivery rely on.
 
     The learner is fitted to small tables with one, two and five classes and with a number. It must predict labels of the
     right kind and the same ones again for the same seed; the model that it delivers must be arrays that hold no row, predict
-    what the learner predicts, and come back from a file unchanged; rows and labels that do not fit must be refused.
+    what the learner predicts, and come back from a file unchanged; rows and labels that do not fit must be refused. A
+    learner of sums is trained on totals of two participants, with and without noise; its models must keep the same rules.
 
     Parameters
     ----------
-    learner : str or Learner
-        The name of a registered learner, or a learner object.
+    learner : str, Learner or SumLearner
+        The name of a registered learner, of rows or of sums, or a learner object.
 
     Raises
     ------
@@ -41,6 +45,11 @@ def check_learner(learner: LearnerLike) -> None:
     >>> from mooring.testing import check_learner
     >>> check_learner("linear")
     """
+    of_sums = SUM_LEARNERS.get(learner) if isinstance(learner, str) else learner
+    if isinstance(of_sums, SumLearner):
+        _check_sum_learner(of_sums)
+        return
+    assert not isinstance(learner, SumLearner)
     resolved = resolve_learner(learner)
     _check_attributes(resolved)
     for kind, n_classes in (("classes", 1), ("classes", 2), ("classes", 5), ("number", 0)):
@@ -53,9 +62,44 @@ def check_learner(learner: LearnerLike) -> None:
     _check_refusals(resolved)
 
 
-def _require(is_kept: bool | np.bool_, learner: Learner, rule: str) -> None:
+def _require(is_kept: bool | np.bool_, learner: Learner | SumLearner, rule: str) -> None:
     if not is_kept:
         raise AssertionError(f"The learner {learner.name!r} must {rule}.")
+
+
+def _check_sum_learner(learner: SumLearner) -> None:
+    for name in ("name", "description"):
+        text = getattr(learner, name)
+        _require(isinstance(text, str) and bool(text.strip()), learner, f"have a {name} in words")
+    _require(bool(learner.kinds), learner, "predict classes, a number or both")
+    for (kind, n_classes), privacy in product((("classes", 2), ("classes", 5), ("number", 0)), (None, 8.0)):
+        if kind in learner.kinds:
+            _check_sum_model(learner, n_classes, privacy)
+
+
+def _check_sum_model(learner: SumLearner, n_classes: int, privacy: float | None) -> None:
+    """Check the model of the total of two participants; numbers to predict lie between −1 and 1."""
+    rows, labels = _draw_table(n_classes)
+    labels = labels if n_classes else labels / np.abs(labels).max()
+    parts, outcomes = (rows[::2], rows[1::2]), (labels[::2], labels[1::2])
+    values = np.arange(n_classes) if n_classes else np.array([-1.0, 1.0])
+    rng, by_class = np.random.default_rng(_SEED), learner.by_class
+    total = simulate_sums(parts, outcomes, privacy=privacy, label_values=values, rng=rng, by_class=by_class)
+    fitted, phi = learner.train(total.sums, shrink=True), total.feature_map.apply(rows)
+    predicted = fitted.predict(phi)
+    _require(predicted.shape == (len(rows),), learner, "predict one value per row")
+    _require(bool(np.isfinite(predicted).all()), learner, "predict finite numbers")
+    _require(not n_classes or set(predicted) <= set(range(n_classes)), learner, "predict classes that there are")
+    again = learner.train(total.sums, shrink=True).predict(phi)
+    _require(np.array_equal(predicted, again), learner, "predict the same for the same total")
+    spec = ModelSpec(_N_COLUMNS, n_classes, total.feature_map, None if n_classes else (-1.0, 1.0))
+    model = fitted.to_model(spec)
+    arrays = [getattr(model.function, name) for name in model.function.ARRAYS]
+    _require(all(_is_numeric(array) for array in arrays), learner, "deliver arrays of finite numbers only")
+    _require(
+        np.allclose(model.predict(rows), predicted, rtol=0, atol=_SAME_NUMBERS), learner, "deliver what it predicts"
+    )
+    _check_file(learner, model, rows)
 
 
 def _draw_table(n_classes: int) -> tuple[Matrix, Labels]:
@@ -124,7 +168,7 @@ def _check_model(learner: Learner, fitted: Fitted, rows: Matrix, n_classes: int)
     _check_file(learner, model, new)
 
 
-def _check_file(learner: Learner, model: Model, rows: Matrix) -> None:
+def _check_file(learner: Learner | SumLearner, model: Model, rows: Matrix) -> None:
     with TemporaryDirectory() as folder:
         digest = write_model(Path(folder) / "model", model)
         again, read_digest = read_model(Path(folder) / "model", lambda _: model.spec)
