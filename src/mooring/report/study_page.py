@@ -17,11 +17,17 @@ if TYPE_CHECKING:
     from mooring.protocol.inspection import Inspection
     from mooring.protocol.messages.study import Study
 
+_UPLOADS = (
+    "'Together' are models of the other uploads, 'alone' a model of the participant's upload. Neither is what a participant "
+    "has or gets, so this does not show whether joining pays."
+)
+
 
 def render_report(report: Report) -> str:
     """The page, as HTML; everything in the report is taken for text that anybody may have written."""
     predict, sections = report.records.predict, list_sections(report.records.answers)
     leading = find_leading(sections)
+    audits = [(attacked, AuditSection(attacked.result)) for attacked in report.audits]
     values = {
         "title": report.title,
         "report": report,
@@ -29,7 +35,8 @@ def render_report(report: Report) -> str:
         "pictures": draw_pictures(report) + _draw_leading(leading),
         "answers": sections,
         "leading": leading,
-        "audits": [(attacked, AuditSection(attacked.result)) for attacked in report.audits],
+        "audits": audits,
+        "has_examples": any(section.has_examples for _, section in audits),
         "calibration": draw_calibration(None if predict is None else predict.evaluation),
     }
     return render_page("report.html.jinja", values)
@@ -43,8 +50,8 @@ def _draw_leading(leading: AnswerSection | None) -> list[Picture]:
 
 def draw_pictures(report: Report) -> list[Picture]:
     """Return the pictures of a report: what joining gives, what an attacker gets, and the trade-off."""
-    gains = [fact.gain.sentence() for fact in report.summary.joining if fact.gain is not None]
-    words = (gains or [report.summary.joining[0].words])[0]
+    first, gains = report.summary.joining[0], [fact.gain for fact in report.summary.joining if fact.gain is not None]
+    words = gains[0].sentence() if gains else _UPLOADS if first.kind == "uploads" else first.words
     pictures = picture_joining(report.comparisons, words)
     about = report.description
     promise, unit = (None, "row") if about is None else (about.promise, about.unit)

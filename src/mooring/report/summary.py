@@ -176,7 +176,7 @@ class Report:
             result = attacked.study_result
             point, references = result.headline_point, result.references
             if point is not None:
-                name = "self-attack" if attacked.is_self_attack else "simulated"
+                name = "simulated, own rows" if attacked.is_self_attack else "simulated"
                 found.append(Comparison(name, result.find_alone(point), point.deployed, references.pooled_raw))
         if training is not None:
             alone_by_name = dict(training.alone)
