@@ -61,5 +61,8 @@ in_folder analyst mooring describe --by hormone
 in_folder analyst mooring survival --by hormone --page ../survival.html
 in_folder analyst mooring survival --by hormone --format json > survival.json
 
+say "The analyst's report, with everything that was asked"
+in_folder analyst mooring report analysis --output ../report.html
+
 say "Beside the curves of the pooled rows, which nobody has in a real study"
 "$python" "$here/compare.py" . survival.json

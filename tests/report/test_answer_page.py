@@ -106,10 +106,14 @@ def test_shares_are_drawn_by_group_and_of_two_levels_the_second() -> None:
 
 
 def test_the_report_has_what_was_asked_of_its_study_and_opens_with_a_picture_of_it(tmp_path: Path) -> None:
-    """The same command replaces its answer; an answer about another study is left out."""
+    """An answer that is asked for again is kept once; one about another study is left out."""
     (tmp_path / "study").mkdir()
     study = make_sum_study(tmp_path / "study", 4, epsilon=1.0).study
-    for answer, command in ((CURVES, "mooring survival"), (SHARES, "mooring describe"), (SHARES, "mooring describe")):
+    for answer, command in (
+        (CURVES, "mooring survival"),
+        (SHARES, "mooring describe --page x"),
+        (SHARES, "mooring describe"),
+    ):
         keep_answer(study, tmp_path, answer, command)
     keep_answer(replace(study, nonce="0" * 32), tmp_path, RATIOS, "mooring regress")
     records = collect_records(tmp_path, study)

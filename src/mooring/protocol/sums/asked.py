@@ -1,7 +1,7 @@
 """The answers that the analyst's commands read off a total, kept in the work folder for the report.
 
-Each is a file of its own in the folder `answers`; the same command again replaces it. Everything in it follows from the
-total, so that it discloses nothing beyond the total.
+Each is a file of its own in the folder `answers`; an answer that is asked for again is kept once. Everything in it follows
+from the total, so that it discloses nothing beyond the total.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_ANSWERS = 200
 def keep_answer(study: Study, folder: Path, answer: Answer, command: str) -> Path:
     """Write an answer to the analyst's work folder and return its file."""
     asked = AskedAnswer(command, study.digest, answer)
-    name = f"{answer.answer}-{hashlib.sha256(command.encode()).hexdigest()[:12]}.json"
+    name = f"{answer.answer}-{hashlib.sha256(answer.to_json().encode()).hexdigest()[:12]}.json"
     make_folder(folder / FOLDER, what="the answers")
     write_atomically(folder / FOLDER / name, asked.to_json().encode(), mode=0o600, what="the answer")
     return folder / FOLDER / name
