@@ -7,6 +7,7 @@ map every row, write the matrix, and look at every bundle again. Starting worker
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -86,8 +87,6 @@ def _nothing(k: int) -> int:
 
 def _loaded() -> None:
     """A worker's first task would wait for these imports."""
-    import mooring.engines.dask.learners
-    import mooring.engines.dask.matrix_writer  # noqa: F401
 
 
 def mapping(n_rows: int) -> dict[str, Any]:
@@ -268,7 +267,7 @@ def locally(folder: Path) -> dict[str, float]:
     verified = time.perf_counter() - begin
     align_bundles(study, intake.bundles, folder / "local", certify=False)
     seconds = time.perf_counter() - begin
-    (folder / "local" / "collaboration.parquet").unlink()
+    shutil.rmtree(folder / "local" / "collaboration")
     return {"seconds": seconds, "verify_seconds": verified, "peak_megabytes": _peak_megabytes()}
 
 

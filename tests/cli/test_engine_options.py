@@ -67,7 +67,7 @@ def test_an_address_in_the_environment_does_not_stop_the_local_engine(study: Pat
 # parts
 
 
-def space_of(sign: float = 1.0, table: str = "collaboration", **rows: int) -> AlignmentState:
+def space_of(sign: float = 1.0, **rows: int) -> AlignmentState:
     record = AlignmentRecord(
         participants=tuple(AlignedParticipant(name, count, "", 1.0) for name, count in rows.items()),
         set_aside=(),
@@ -81,7 +81,6 @@ def space_of(sign: float = 1.0, table: str = "collaboration", **rows: int) -> Al
         anchor_noise_scale=0.1,
         transition_scale=1.0,
         note="",
-        table=table,
     )
     p = len(rows)
     return AlignmentState("s", record, np.full((p, 1, 1), sign), np.zeros((p, 1)), np.zeros((2, 1)), np.zeros(1))
@@ -144,33 +143,3 @@ def test_parts_that_another_alignment_made_are_not_exported(tmp_path: Path) -> N
         export(tmp_path, tmp_path / "all.parquet")
     write_part(tmp_path, "b", 0, range(0, 2))
     assert pq.read_table(export(tmp_path, tmp_path / "all.parquet")).num_rows == 4
-
-
-def write_one_file(folder: Path, space: AlignmentState) -> None:
-    maps = {name: space.map_digest(index) for index, name in enumerate(space.names)}
-    tables = [with_rows(name, range(count), {}) for name, count in space.rows.items()]
-    schema = tables[0].schema.with_metadata({b"mooring maps": json.dumps(maps).encode()})
-    with pq.ParquetWriter(folder / "collaboration.parquet", schema) as writer:
-        for table in tables:
-            writer.write_table(table)
-
-
-def test_the_record_says_which_form_is_exported(tmp_path: Path) -> None:
-    one = space_of(-1.0, "collaboration.parquet", a=3)
-    write_one_file(tmp_path, one)
-    write_part(tmp_path, "a", 0, range(0, 2))
-    record(tmp_path, a=2)  # an alignment in parts, killed before it removed the file of the one before
-    assert pq.read_table(export(tmp_path, tmp_path / "parts.parquet"))["z1"].to_pylist() == [0, 1]
-    write_space(tmp_path, one)  # and the other way round
-    export(tmp_path, tmp_path / "collaboration.parquet", force=True)  # onto itself, which changes nothing
-    assert pq.read_table(export(tmp_path, tmp_path / "one.parquet"))["z1"].to_pylist() == [0, 1, 2]
-
-
-def test_one_file_of_another_alignment_is_not_exported(tmp_path: Path) -> None:
-    write_space(tmp_path, space_of(1.0, "collaboration.parquet", a=3))
-    write_one_file(tmp_path, space_of(-1.0, "collaboration.parquet", a=3))
-    with raising(StorageError, "the collaboration matrix", reason="interrupted"):
-        export(tmp_path, tmp_path / "all.parquet")
-    assert not (tmp_path / "all.parquet").exists()
-    write_one_file(tmp_path, space_of(1.0, "collaboration.parquet", a=3, b=2))  # b was being admitted
-    assert pq.read_table(export(tmp_path, tmp_path / "all.parquet"))["participant"].to_pylist() == ["a"] * 3

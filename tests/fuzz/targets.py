@@ -35,7 +35,7 @@ from mooring.protocol.rotation.alignment import align_bundles
 from mooring.protocol.rotation.alignment_state import RECORD_FILE, STATE_FILE, AlignmentState, read_space
 from mooring.protocol.rotation.anchor import open_anchor
 from mooring.protocol.rotation.bundle import verify_bundle
-from mooring.protocol.rotation.collaboration_matrix import TABLE_FILE, read_blocks
+from mooring.protocol.rotation.collaboration_matrix import PARTS_FOLDER, list_parts, read_blocks
 from mooring.protocol.rotation.result import MAP_FILE, read_result
 from mooring.protocol.rotation.scheme import study_projection
 from mooring.protocol.rotation.upload import share_rows
@@ -187,19 +187,21 @@ def _records(world: World) -> tuple[list[Target], AlignmentState]:
     def read_identity(data: bytes) -> object:
         return Vault.open(write_file(make_place(world, "identity") / "identity.json", data).parent)
 
-    def read_in(name: str, read: Callable[[Path], object]) -> Target:
+    def read_in(name: str, read: Callable[[Path], object], title: str = "") -> Target:
         good = (work / name).read_bytes()
-        place = make_place(world, f"damaged {name}")
-        for path in work.iterdir():
+        place = make_place(world, f"damaged {title or name}")
+        (place / PARTS_FOLDER).mkdir()
+        for path in (*work.iterdir(), *(work / PARTS_FOLDER).iterdir()):
             if path.is_file():
-                (place / path.name).write_bytes(path.read_bytes())
-        return Target(name, lambda data: read(write_file(place / name, data).parent), (good,))
+                (place / path.relative_to(work)).write_bytes(path.read_bytes())
+        return Target(title or name, lambda data: [write_file(place / name, data), read(place)][1], (good,))
 
+    part = str(next(iter(list_parts(work).values()))[0].relative_to(work))
     made = [
         Target("ledger", read_ledger, ((vault / "ledger.sqlite").read_bytes(),)),
         Target("identity", read_identity, ((vault / "identity.json").read_bytes(),)),
         read_in(STATE_FILE, lambda folder: read_space(folder, study)),
-        read_in(TABLE_FILE, lambda folder: list(read_blocks(folder, study, space))),
+        read_in(part, lambda folder: list(read_blocks(folder, study, space)), "collaboration.parquet"),
         read_in(INTAKE_FILE, lambda folder: Register.read(folder, study)),
         read_in(RECORD_FILE, collect_records),
     ]

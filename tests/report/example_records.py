@@ -166,7 +166,6 @@ def analyst_records(names: Sequence[str] = NAMES) -> StudyRecords:
             0.1,
             0.4,
             "",
-            "collaboration.parquet",
             "mooring align uploads",
         ),
         training=Training(

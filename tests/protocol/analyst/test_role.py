@@ -188,7 +188,7 @@ def test_a_delivered_model_holds_nobodys_rows(tmp_path: Path) -> None:
     """Whoever knows its own secret and map could turn rows in the model back into the others' raw rows."""
     study = numeric_study()
     work, _ = prepared(study, tmp_path)
-    table = pq.read_table(work / "collaboration.parquet")
+    table = pq.read_table(work / "collaboration")
     rows = np.column_stack([table[f"z{k + 1}"].to_numpy() for k in range(6)])
     for learner in ("svm", "nystroem"):
         with raising(InputError, "learner", got=learner):

@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
 from mooring.atomic_io import make_folder
-from mooring.engines.dask.cluster import SHARED_CURE, Client, Future, explain_dask_errors, require_seen, require_shared
+from mooring.engines.dask.cluster import (
+    SHARED_CURE,
+    Client,
+    Future,
+    explain_dask_errors,
+    require_seen,
+    require_shared,
+    run_throttled,
+)
 from mooring.engines.dask.intake import RemoteBundle, collect_on_workers, list_bundles
 from mooring.engines.dask.learners import train_on_dask
-from mooring.engines.dask.matrix_writer import PartsOnWorkers
 from mooring.engines.dask.reduction import AnchorsOnWorkers
 from mooring.errors import InputError
 from mooring.protocol.analyst.intake import Intake
 from mooring.protocol.exchange import GatherOptions, TrainOptions
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.alignment import Backend, align_bundles
+from mooring.protocol.rotation.alignment import Backend, LocalAnchors, align_bundles
 from mooring.protocol.rotation.alignment_state import AlignmentRecord
+from mooring.protocol.rotation.matrix_writer import Batches, MatrixWriter, WriteTask, write_all
 from mooring.protocol.rotation.scheme import rotation_of
 from mooring.protocol.rotation.training_record import Training
 from mooring.protocol.transport.addresses import is_url, local_path
 from mooring.typing import Progress
 
+_TASKS_A_BUNDLE = 4
 MOST_ANCHOR_BYTES = 2**31
 """Maximum size of anchor representations in one process; if they are larger, they stay with the workers."""
 
@@ -100,8 +109,8 @@ class DaskEngine:
                 got=f"{len(foreign)} that it did not collect" if foreign else "none, because it has not collected any",
                 cure="Collect them with the same engine: Analyst(…, engine=engine).collect(source).",
             )
-        table = PartsOnWorkers(self.client, rows_at_once=self.rows_at_once)
-        backend = Backend(AnchorsOnWorkers(self.client, self._stacks), table) if self.reduced else Backend(table=table)
+        writer = MatrixWriter(self._run_on_workers, most_tasks=_TASKS_A_BUNDLE, rows_at_once=self.rows_at_once)
+        anchors = AnchorsOnWorkers(self.client, self._stacks) if self.reduced else LocalAnchors()
         with explain_dask_errors():
             aligned = align_bundles(
                 study,
@@ -111,10 +120,14 @@ class DaskEngine:
                 certify=options.certify,
                 command=options.command,
                 progress=options.progress,
-                backend=backend,
+                backend=Backend(anchors, writer),
             )
-        self.parts_kept = table.kept
+        self.parts_kept = writer.kept
         return aligned.record
+
+    def _run_on_workers(self, study: Study, batches: Batches) -> Iterator[tuple[list[WriteTask], int]]:
+        at_work = self.client.submit(replace, study, pure=False)
+        return run_throttled(self.client, ((batch, write_all, (at_work, batch)) for batch in batches))
 
     def train(self, study: Study, folder: str | Path, options: TrainOptions) -> Training:
         """Train in parts, as `train_on_dask` does."""

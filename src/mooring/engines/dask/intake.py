@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from mooring.engines.dask.cluster import Client, Future
+from mooring.errors import StorageError
 from mooring.protocol.analyst.intake import MOST_BYTES, RECEIVED, Intake, Register, RejectedBundle, try_verify
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.study import Study
@@ -62,6 +63,21 @@ class RemoteBundle(RowBundle):
     row: int
     """Index of its anchor representation in the stack of its group."""
     group: int = 0
+
+    @property
+    def is_away(self) -> bool:
+        """Whether its file must be downloaded to be read."""
+        return self.place.is_away
+
+    @contextmanager
+    def opened(self) -> Iterator[RowBundle]:
+        """Yield the bundle with a file that this worker can read; a download is removed afterwards."""
+        with open_local_copy(self.place, most_bytes=MOST_BYTES) as path:
+            if isinstance(path, str):
+                cure = "Restore it and run the same command again. Finished parts are kept."
+                reason = f"it was accepted, but now {path}"
+                raise StorageError(f"the bundle of {self.member.name}", reason=reason, cure=cure)
+            yield replace(self, path=path)
 
 
 def list_bundles(source: str | Path) -> list[BundleLocation]:

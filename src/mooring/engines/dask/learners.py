@@ -64,7 +64,7 @@ from mooring.learners.models import Predicted
 from mooring.protocol.analyst.trained_model import require_label
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.alignment_state import AlignmentState, read_space
-from mooring.protocol.rotation.collaboration_matrix import PARTS_FOLDER, check_parts, read_facts
+from mooring.protocol.rotation.collaboration_matrix import check_parts, read_facts
 from mooring.protocol.rotation.scheme import rotation_of
 from mooring.protocol.rotation.training import (
     LabelledRows,
@@ -234,13 +234,6 @@ def _predict_left_out(models: Sequence[FittedModel], scored: LabelledRows, folds
 
 def _groups(folder: Path, space: AlignmentState, folds: Indices) -> list[list[Piece]]:
     """Return all parts, each with the fold that leaves its participant out, in one group per task."""
-    if space.record.table != PARTS_FOLDER:
-        raise InputError(
-            "the collaboration matrix",
-            expected="in parts, as 'mooring align --engine dask' writes it",
-            got="one file",
-            cure="Align with --engine dask, or train without --engine.",
-        )
     pieces = []
     for place, (name, paths) in enumerate(check_parts(folder, space, space.names).items()):
         for path in paths:

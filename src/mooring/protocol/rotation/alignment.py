@@ -29,7 +29,7 @@ from mooring.protocol.rotation.alignment_state import (
     write_space,
 )
 from mooring.protocol.rotation.bundle import RowBundle, centre_anchors
-from mooring.protocol.rotation.collaboration_matrix import OneFile, TableWriter, remove_other_forms
+from mooring.protocol.rotation.matrix_writer import MatrixWriter
 from mooring.protocol.rotation.outliers import Fits, measure_fit, measure_fits, measure_honest_spread
 from mooring.protocol.rotation.scheme import rotation_of
 from mooring.theory import transition_scale
@@ -108,7 +108,7 @@ class Backend:
     """Where the anchor representations are, and what writes the collaboration matrix; by default this process."""
 
     anchors: AnchorSource = field(default_factory=LocalAnchors)
-    table: TableWriter = field(default_factory=OneFile)
+    writer: MatrixWriter = field(default_factory=MatrixWriter)
 
 
 def align_bundles(
@@ -154,7 +154,7 @@ def align_bundles(
     flagged = [replace(_entry(bundle, fits.get(bundle.member.name, 0.0)), flagged=True) for bundle in aside]
     record = AlignmentRecord.of(rotation_of(study), solved.alignment, entries, flagged, note=note, command=command)
     space = AlignmentState.of(study.digest, record, solved.alignment, solved.means)
-    space = _keep(study, space, left, folder, backend.table, progress)
+    _keep(study, space, left, folder, backend.writer, progress)
     (folder / DELIVERY_FILE).unlink(missing_ok=True)  # of the last alignment
     return space
 
@@ -164,15 +164,12 @@ def _keep(
     space: AlignmentState,
     bundles: Sequence[RowBundle],
     folder: Path,
-    table: TableWriter,
+    writer: MatrixWriter,
     progress: Progress | None,
-) -> AlignmentState:
-    """Write the rows of these bundles, then the alignment that they belong to, with the name of the table."""
-    table.write(folder, study, space, {bundle.member.name: bundle for bundle in bundles}, progress)
-    written = replace(space, record=replace(space.record, table=table.name))
-    write_space(folder, written)
-    remove_other_forms(folder, table.name)
-    return written
+) -> None:
+    """Write the rows of these bundles, then the alignment that they belong to."""
+    writer.write(folder, study, space, {bundle.member.name: bundle for bundle in bundles}, progress)
+    write_space(folder, space)
 
 
 def _require_not_delivered(folder: Path) -> None:
@@ -265,7 +262,8 @@ def _admit(
         orthogonals=np.concatenate([space.orthogonals, [newcomer.orthogonal for _, newcomer in admitted]]),
         means=np.concatenate([space.means, [newcomer.mean for _, newcomer in admitted]]),
     )
-    return _keep(study, joined, newcomers, folder, backend.table, progress)
+    _keep(study, joined, newcomers, folder, backend.writer, progress)
+    return joined
 
 
 def _entry(bundle: RowBundle, fit: float, *, late: bool = False) -> AlignedParticipant:

@@ -78,8 +78,6 @@ class AlignmentRecord(GatherRecord):
     transition_scale: float
     """The anchor noise near which the best alignment gets hard to find."""
     note: str
-    table: str = ""
-    """The file or folder of the collaboration matrix."""
     command: str = ""
     """The command that was run."""
     is_certified: bool = False
@@ -98,7 +96,7 @@ class AlignmentRecord(GatherRecord):
         note: str,
         command: str,
     ) -> AlignmentRecord:
-        """Return the record of an alignment, before its table is written."""
+        """Return the record of an alignment."""
         certificate = alignment.certificate
         return cls(
             participants=tuple(participants),
@@ -145,7 +143,7 @@ class AlignmentRecord(GatherRecord):
             lines.append(f"The anchor noise, {v:g}, {near}. {self.termination}")
         lines += [] if self.certificate is None else [self.certificate]
         lines += [f"Note: {self.note}"] if self.note else []
-        return [*lines, f"The collaboration matrix is {self.table}, in the work folder."]
+        return [*lines, "The collaboration matrix is in the work folder."]
 
     def list_contributions(self) -> Rows:
         """Return one line per participant, headings first."""

@@ -28,6 +28,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -88,6 +89,16 @@ class RowBundle:
     _offsets: Mapping[str, int]
     _n_components: int
     _label_kind: str
+
+    @property
+    def is_away(self) -> bool:
+        """Whether its file must be fetched to be read."""
+        return False
+
+    @contextmanager
+    def opened(self) -> Iterator[RowBundle]:
+        """Yield the bundle with a file that this process can read."""
+        yield self
 
     def blocks(
         self, rows_at_once: int = 65_536, *, start: int = 0, stop: int | None = None

@@ -1,20 +1,17 @@
 """The collaboration matrix as Parquet: everybody's rows in the common space, written and read a block at a time.
 
-It is one file, or a folder of parts with some rows of one participant each; the alignment's record says which. The metadata
-name the map that made the rows, and for a part also the bundle and the range of its rows. After an interruption, they show
-which parts are finished and can be kept.
+It is a folder of parts with some rows of one participant each. Their metadata name the map and the bundle that made the
+rows, and the range of the rows. After an interruption, they show which parts are finished and can be kept.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +22,9 @@ from mooring.atomic_io import explain_os_errors, hash_file, open_atomically, req
 from mooring.errors import RefusedError, StorageError
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.alignment_state import STATE_FILE, AlignmentState, decode_record
-from mooring.protocol.rotation.bundle import RowBundle
 from mooring.protocol.rotation.scheme import rotation_of
-from mooring.typing import Progress
 
-TABLE_FILE, PARTS_FOLDER = "collaboration.parquet", "collaboration"
+PARTS_FOLDER = "collaboration"
 WHAT = "the collaboration matrix"
 _PART_KEY, _MAPS_KEY = b"mooring part", b"mooring maps"
 _NUMBERS_AT_ONCE = 2**22
@@ -37,62 +32,6 @@ _WORDS = pa.dictionary(pa.int32(), pa.string())
 _PART_NAME = re.compile(r"part-(.+)-(\d{6,})\.parquet")
 
 Block = tuple[str, npt.NDArray[np.float32], npt.NDArray[Any] | None]
-
-
-class TableWriter(Protocol):
-    """Writes the collaboration matrix as the file or folder `name` in the work folder."""
-
-    name: str
-
-    def write(
-        self,
-        folder: Path,
-        study: Study,
-        space: AlignmentState,
-        bundles: Mapping[str, RowBundle],
-        progress: Progress | None,
-    ) -> None:
-        """Write the rows of these bundles, by participant. Rows of other participants in the space are kept as they are."""
-
-
-class OneFile:
-    """Writes one file, in this process."""
-
-    name = TABLE_FILE
-
-    def write(
-        self,
-        folder: Path,
-        study: Study,
-        space: AlignmentState,
-        bundles: Mapping[str, RowBundle],
-        progress: Progress | None,
-    ) -> None:
-        """Write the rows of these bundles; rows of the other participants are copied from the existing file."""
-        schema = make_schema(study, space)
-        done, total = 0, sum(space.rows.values())
-        with open_atomically(folder / TABLE_FILE, mode=0o600, what=WHAT) as file:
-            with open_table_writer(file, schema) as writer:
-                for table in self._tables(folder, study, space, bundles, schema):
-                    writer.write_table(table)
-                    done += table.num_rows
-                    if progress:
-                        progress(done, total)
-            for bundle in bundles.values():
-                require_unchanged(bundle.path, bundle.digest, bundle.member.name)
-
-    @staticmethod
-    def _tables(
-        folder: Path, study: Study, space: AlignmentState, bundles: Mapping[str, RowBundle], schema: pa.Schema
-    ) -> Iterator[pa.Table]:
-        kept = [name for name in space.names if name not in bundles]
-        for table in read_tables(folder, space, kept) if kept else ():
-            yield table.cast(schema)
-        for index, name in enumerate(space.names):
-            for rows, labels in (
-                bundles[name].blocks(choose_block_rows(rotation_of(study).n_components)) if name in bundles else ()
-            ):
-                yield make_table(schema, study, name, space.align_rows(index, rows), labels)
 
 
 @dataclass(frozen=True)
@@ -115,10 +54,9 @@ def choose_block_rows(n_components: int) -> int:
     return max(256, min(65_536, _NUMBERS_AT_ONCE // n_components))
 
 
-def make_schema(study: Study, space: AlignmentState, names: Sequence[str] | None = None) -> pa.Schema:
-    """Return the columns, and as metadata the digests of the maps of these participants, by default of all."""
-    maps = _encode_maps(space, space.names if names is None else names)
-    return pa.schema(_fields(study), metadata={_MAPS_KEY: maps})
+def make_schema(study: Study, space: AlignmentState) -> pa.Schema:
+    """Return the columns, and as metadata the digests of the maps of the participants in the space."""
+    return pa.schema(_fields(study), metadata={_MAPS_KEY: _encode_maps(space)})
 
 
 def _fields(study: Study) -> list[pa.Field]:
@@ -157,7 +95,7 @@ def require_unchanged(path: Path, digest: str, name: str) -> None:
 
 def read_blocks(folder: Path, study: Study, space: AlignmentState) -> Iterator[Block]:
     """Yield the rows of everybody in the space: name, rows of shape (n, h), and labels as class numbers or numbers."""
-    for group in read_tables(folder, space, space.names):
+    for group in read_tables(folder, space):
         yield decode_block(group, study)
 
 
@@ -179,20 +117,11 @@ def decode_block(group: pa.Table, study: Study) -> Block:
     return str(group["participant"][0]), rows, labels
 
 
-def read_tables(folder: Path, space: AlignmentState, names: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield the row groups of these participants from one file or from parts."""
-    if space.record.table == PARTS_FOLDER:
-        for paths in check_parts(folder, space, names).values():
-            for path in paths:
-                yield from read_row_groups(path)
-        return
-    if not (folder / TABLE_FILE).is_file():
-        raise StorageError(WHAT, reason="there is none in this folder", cure="Run 'mooring align' first.")
-    known, places = set(names), {name: index for index, name in enumerate(space.names)}
-    maps = _read_maps(folder / TABLE_FILE)
-    if any(maps.get(name) != space.map_digest(places[name]) for name in names):
-        raise _report("it is not the one of this alignment, which was interrupted")
-    yield from (group for group in read_row_groups(folder / TABLE_FILE) if str(group["participant"][0]) in known)
+def read_tables(folder: Path, space: AlignmentState) -> Iterator[pa.Table]:
+    """Yield the row groups of everybody in the space."""
+    for paths in check_parts(folder, space, space.names).values():
+        for path in paths:
+            yield from read_row_groups(path)
 
 
 def read_row_groups(path: Path) -> Iterator[pa.Table]:
@@ -236,6 +165,8 @@ def list_parts(folder: Path) -> dict[str, list[Path]]:
 
 def check_parts(folder: Path, space: AlignmentState, names: Sequence[str]) -> dict[str, list[Path]]:
     """Return the parts of these participants, after checking that they hold every row once and were made by these maps."""
+    if names:
+        _require_matrix(folder)
     rows, places = space.rows, {name: index for index, name in enumerate(space.names)}
     there = list_parts(folder)
     for name in names:
@@ -252,31 +183,21 @@ def check_parts(folder: Path, space: AlignmentState, names: Sequence[str]) -> di
     return {name: there[name] for name in names}
 
 
-def remove_other_forms(folder: Path, name: str) -> None:
-    """Remove the matrix of an earlier alignment that was written in another form than `name`."""
-    if name != TABLE_FILE:
-        with suppress(OSError):
-            (folder / TABLE_FILE).unlink(missing_ok=True)
-    if name != PARTS_FOLDER:
-        shutil.rmtree(folder / PARTS_FOLDER, ignore_errors=True)
-
-
 def export(folder: str | Path, path: str | Path, *, force: bool = False) -> Path:
     """Copy the collaboration matrix to one file for other tools; `force` overwrites an existing file."""
     folder, path = Path(folder), Path(path)
-    if not (folder / TABLE_FILE).is_file() and not (folder / PARTS_FOLDER).is_dir():
-        raise StorageError(
-            WHAT, reason="there is none in this folder", cure="Run 'mooring align' first; secure sums have none."
-        )
+    _require_matrix(folder)
     require_absent(path, force=force)
     space = _read_any_space(folder)
-    metadata = {_MAPS_KEY: _encode_maps(space, space.names)}
+    metadata = {_MAPS_KEY: _encode_maps(space)}
     writer = None
     with open_atomically(path, mode=0o600, what=WHAT) as file:
         try:
-            for group in read_tables(folder, space, space.names):
+            for group in read_tables(folder, space):
                 table = group.replace_schema_metadata(metadata)
                 writer = writer or open_table_writer(file, table.schema)
+                if table.schema != writer.schema:
+                    raise _report("a part of it is damaged")
                 writer.write_table(table)
         finally:
             if writer is not None:
@@ -298,19 +219,14 @@ def _read_any_space(folder: Path) -> AlignmentState:
     return space
 
 
-def _read_maps(path: Path) -> dict[str, Any]:
-    """Read the digests of the maps that made a file's rows, by participant."""
-    try:
-        maps = json.loads((pq.read_schema(path).metadata or {}).get(_MAPS_KEY, b"{}"))
-    except (pa.ArrowException, OSError, ValueError, RecursionError):
-        raise _report("it cannot be read") from None
-    return maps if isinstance(maps, dict) else {}
+def _encode_maps(space: AlignmentState) -> bytes:
+    return json.dumps({name: space.map_digest(index) for index, name in enumerate(space.names)}).encode()
 
 
-def _encode_maps(space: AlignmentState, names: Sequence[str]) -> bytes:
-    wanted = set(names)
-    maps = {name: space.map_digest(index) for index, name in enumerate(space.names) if name in wanted}
-    return json.dumps(maps).encode()
+def _require_matrix(folder: Path) -> None:
+    if not (folder / PARTS_FOLDER).is_dir():
+        cure = "Run 'mooring align' first; secure sums have none."
+        raise StorageError(WHAT, reason="there is none in this folder", cure=cure)
 
 
 def _report(reason: str) -> StorageError:
