@@ -42,6 +42,10 @@ class Agreement:
     def advance(self) -> bool:
         """Fetch cards or studies, and return whether anything changed."""
         if self.given.is_analyst:
+            if not self.workspace.has_study:
+                self.post.notice(
+                    "There is no draft yet. 'mooring study init' writes study.toml here, and the run goes on."
+                )
             return self._fetch_cards() or self._accept_own_study()
         return self._fetch_studies()
 

@@ -98,6 +98,8 @@ def ask_about_sharing(workspace: Workspace) -> OpenQuestion:
         seen = "; the analyst sees it of every row as it is" if study.mechanism.shows_labels else ""
         facts.append(("Predicts", f"{label}{seen}"))
     facts += exchange.describe_study(study)
+    if (forecast := exchange.forecast(study)) is not None:
+        facts.append((forecast.heading, " ".join(forecast.list_sentences())))
     if checked is not None:
         facts.append(("The check of your rows, which only you see", checked.advice))
     advice = exchange.advise_sharing(study) or (checked.answer if checked is not None else "")

@@ -32,7 +32,6 @@ from mooring.protocol.sums.result import model_schema, open_sum_model, specify_s
 from mooring.protocol.sums.scheme import (
     explain_missing_guarantee,
     state_sum_guarantee,
-    sum_promise,
     sum_scheme,
     sum_settings,
 )
@@ -122,13 +121,13 @@ class SumExchange(Exchange):
         return sum_settings(study).epsilon is not None
 
     def advise_sharing(self, study: Study) -> str:
-        """Return what the guarantee advises where there is noise: what a check finds in rows must not decide then."""
+        """Return what guarantee and forecast advise where there is noise; what a check finds in rows must not decide."""
         if sum_settings(study).epsilon is None:
             return ""
-        from mooring.audit.decision import decide_upload, weigh_total
+        from mooring.audit.decision import decide_upload
+        from mooring.protocol.sums.inspection import weigh_study
 
-        reasons = weigh_total(None, sum_promise(study), study.upload_limits)
-        return decide_upload("sums over these rows", reasons).answer
+        return decide_upload("sums over these rows", weigh_study(study, self.forecast(study))).answer
 
     def list_refusals(
         self, study: Study, n_rows: int, class_counts: Mapping[str, int] | None

@@ -20,7 +20,7 @@ from mooring.audit import (
     SumPoint,
     run_audit,
 )
-from mooring.audit.decision import decide_upload, weigh_total
+from mooring.audit.decision import Reason, decide_upload, weigh_total
 from mooring.audit.statements import state_total
 from mooring.mechanisms.sums.settings import SumSettings, make_general_workload
 from mooring.protocol.exchange import AuditMaps, AuditRequest
@@ -151,18 +151,21 @@ def make_audit_maps(study: Study) -> AuditMaps:
     return AuditMaps(drafted_projection(study), study_features(study))
 
 
+def weigh_study(study: Study, forecast: StudyForecast | None) -> list[Reason]:
+    """Return the reasons for and against sharing that follow from the study alone, whatever rows somebody has."""
+    return [*weigh_total(None, sum_promise(study), study.upload_limits), *weigh_forecast(forecast)]
+
+
 def conclude(study: Study, inspection: Inspection) -> Inspection:
     """Return the inspection with its decision, which its page begins with.
 
     With noise, the guarantee decides. Figures from the participant's rows are shown, but a decision by them would
     disclose something about the rows.
     """
-    limits = study.upload_limits
     if inspection.self_attack is not None and sum_settings(study).epsilon is None:
-        reasons = inspection.self_attack.weigh(limits)
+        reasons = [*inspection.self_attack.weigh(study.upload_limits), *weigh_forecast(inspection.forecast)]
     else:
-        reasons = weigh_total(None, sum_promise(study), limits)
-    reasons = [*reasons, *weigh_forecast(inspection.forecast)]
+        reasons = weigh_study(study, inspection.forecast)
     return replace(inspection, decision=decide_upload("sums over these rows", reasons, check=inspection))
 
 
