@@ -364,4 +364,4 @@ def test_pictures_by_class_are_simulated_attacked_and_planned_as_a_study_has_the
     assert found.learner == "quadratic"
     plan = plan_study(parts, limit="epsilon at most 8", settings=options)
     assert isinstance(plan.mechanism, RecommendedSums)
-    assert "expected_rows = 450" in str(plan.mechanism_lines())
+    assert "expected_rows = 400" in str(plan.mechanism_lines())

@@ -40,7 +40,7 @@ class SumPoint(OperatingPoint):
     """Share of the privacy budget for the products of features."""
     expected_rows: int | None = None
     """Number of rows that all participants together are expected to have, from which it follows whether pictures are summed
-    by class; 0 if it is not known, and None for the number of training rows of the audit."""
+    by class; 0 if it is not known, and None for about as many as the audit has training rows."""
     why_no_guarantee: str = ""
     """Why the noise gives no guarantee, in sentences; empty if it gives one. A guarantee assumes public ranges."""
 
@@ -51,7 +51,7 @@ class SumPoint(OperatingPoint):
         quorum = self.quorum or Parties(p, min(p, MOST_BY_DEFAULT), c).least_quorum()
         if n is None:  # only pictures may be summed by class
             is_picture = isinstance(deployment.features, PictureFeatures)
-            n = sum(len(part) for part in deployment.partition.train) if is_picture else 0
+            n = _round_down(sum(len(part) for part in deployment.partition.train)) if is_picture else 0
         return replace(self, quorum=quorum, n_colluders=c, expected_rows=n)
 
     @property
@@ -124,3 +124,9 @@ class SumPoint(OperatingPoint):
             return True
         rows = sorted(len(part) for part in simulation.features)[: self.quorum]
         return bool(simulation.layout.size <= MOST_NUMBERS_A_ROW * sum(rows))
+
+
+def _round_down(count: int) -> int:
+    """Return a number with zeros for all digits but the first, since a plan writes it into a study, which tells no count."""
+    unit = int(10 ** (len(str(count)) - 1))
+    return count // unit * unit
