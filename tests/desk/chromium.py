@@ -92,6 +92,14 @@ class Tab:
         self.find(f"window.isOld = true; document.querySelector('{form} button').click()")
         return str(self.wait_for("!window.isOld && (document.querySelector('#outcome, #problem') || {}).innerText"))
 
+    def answer(self, kind: str) -> None:
+        """Say yes to a question, as soon as the page asks it by itself."""
+        form = f"#ask-{kind} form"
+        self.wait_for(f"!!document.querySelector('{form}')")
+        self.find(f"document.querySelector('{form} [name=sure]').checked = window.isOld = true")
+        self.find(f"document.querySelector('{form} [value=yes]:not([name=sure])').click()")
+        self.wait_for(f"!window.isOld && !document.querySelector('{form}')")
+
     def upload(self, *paths: Path, replace: bool = False) -> str:
         """Put files in by the form for it."""
         root = self.send("DOM.getDocument")["root"]["nodeId"]

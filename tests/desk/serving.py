@@ -58,7 +58,11 @@ class Running:
         assert job is not None
         if job.thread is not None:
             job.thread.join(600)
-        found = re.search(r'<div class="(?:good|warn|plain)" id="(.*?)</div>\n', self.ask("GET", "/").text, re.DOTALL)
+        found = re.search(
+            r'<div class="(?:good|warn|plain)" id="((?:outcome|problem).*?)</div>\n',
+            self.ask("GET", "/").text,
+            re.DOTALL,
+        )
         assert found is not None
         return found.group(1)
 
@@ -76,13 +80,15 @@ class Running:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[Running]:
+def serving(folder: Path, place: str = "") -> Iterator[Running]:
     listener, application = make_desk(folder, announce=lambda address: None)
+    application.guide.first_wait = application.guide.longest_wait = 0.2
     server = make_server(application)
     thread = Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
-        yield Running(application)
+        with application.guide.running(place):
+            yield Running(application)
     finally:
         server.should_exit = True
         thread.join()

@@ -133,7 +133,7 @@ def test_one_step_runs_at_a_time(running: Running) -> None:
     page = running.ask("GET", "/")
     assert page.headers["refresh"] == "1"
     assert "A &lt;b&gt;long&lt;/b&gt; step" in page.text
-    assert '<progress value="0.25">' in page.text
+    assert '<progress value="0.25" ' in page.text
     with raising(RefusedError, "the step"):
         jobs.start("Another", wait)
     finish.set()
@@ -266,7 +266,7 @@ def test_the_command_opens_the_browser_once_and_says_what_is_missing(
 ) -> None:
     opened: list[str] = []
 
-    def serve(folder: Path, *, port: int, announce: Callable[[str], None]) -> None:
+    def serve(folder: Path, *, port: int, place: str, announce: Callable[[str], None]) -> None:
         announce("http://first")
         announce("http://second")
 

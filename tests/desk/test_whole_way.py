@@ -109,6 +109,35 @@ def test_three_participants_and_an_analyst_go_from_joining_to_the_report_in_chro
     assert (heading, len(predictions)) == ("prediction,probability_no,probability_yes", 20)
 
 
+@pytest.mark.posix
+def test_three_participants_and_an_analyst_meet_at_a_place_in_chromium_and_carry_no_file(
+    place: Path, chromium: str, tmp_path: Path
+) -> None:
+    """Secure sums: people choose a table, compare a fingerprint and say yes; pages load themselves while they wait."""
+    commands.run(*shlex.split(DRAFT + SUMS), place=place / "post")
+    shutil.move(place / "post" / "study.toml", place / "analyst")
+    with ExitStack() as stack:
+        browser = stack.enter_context(open_chromium(chromium, tmp_path / "profile"))
+        running = {role: stack.enter_context(serving(place / role, str(place / "post"))) for role in ROLES}
+        tabs = {role: browser.open(desk.application.session.address) for role, desk in running.items()}
+        for role, tab in tabs.items():
+            tab.submit("#join form", name=role, role="analyst" if role == "analyst" else "participant")
+        tabs["analyst"].wait_for(f"document.querySelectorAll('#ask-members .compare').length === {len(NAMES)}")
+        tabs["analyst"].answer("members")
+        for name in NAMES:
+            tabs[name].wait_for("!!document.querySelector('#fit form')")
+            tabs[name].submit("#fit form", data="patients.csv")
+        for kind in ("study", "share"):
+            for name in NAMES:
+                tabs[name].answer(kind)
+        north = tabs["north"]
+        north.wait_for("!!document.querySelector('#predict form')")
+        assert "Wrote 20 predictions" in north.submit("#predict form", data="new.csv")
+        assert "report.html" in north.submit("#report form")
+    assert not list((place / "analyst" / "inbox").glob("*.sealed"))
+    assert (place / "north" / "predictions.csv").is_file()
+
+
 @dataclass
 class Member:
     """A desk, and beside it a copy of its folder in which every command that the desk shows is typed."""

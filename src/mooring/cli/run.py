@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.live import Live
 from rich.markup import escape
+from rich.table import Table
 
 from mooring.cli import execution
 from mooring.errors import InputError, StorageError
+from mooring.serialization import count_noun
 
 if TYPE_CHECKING:
     from mooring.protocol.driver import Driver, Event, OpenQuestion, Turn
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from mooring.protocol.workspace import Workspace
 
 _FIRST_WAIT, _LONGEST_WAIT = 2.0, 60.0
+_MOST_COLUMNS = 30
 
 PlaceOption = Annotated[
     str,
@@ -195,7 +198,7 @@ class _Person:
         return typer.confirm(question.words, default=False, err=True)
 
 
-def describe_question(question: OpenQuestion) -> Iterator[str]:
+def describe_question(question: OpenQuestion) -> Iterator[str | Table]:
     """Yield what a person should know before answering a question."""
     width = max((len(heading) for heading, _ in (*question.facts, *question.fingerprints)), default=0) + 1
     yield ""
@@ -205,8 +208,16 @@ def describe_question(question: OpenQuestion) -> Iterator[str]:
         yield f"  {'Fingerprint' if len(question.fingerprints) == 1 else 'Fingerprints'}:"
     for whose, fingerprint in question.fingerprints:
         yield f"  {escape(whose + ':'):<{width}} [bold]{fingerprint}[/bold]"
+    if question.columns:
+        shown = [tuple(map(escape, row)) for row in question.columns[: 1 + _MOST_COLUMNS]]
+        yield execution.make_table(shown, title="", n_left=len(shown[0]), caption=_count_others(question))
     if question.advice:
         yield f"  Advice: [bold]{question.advice}[/bold]"
+
+
+def _count_others(question: OpenQuestion) -> str:
+    n_others = len(question.columns) - 1 - _MOST_COLUMNS
+    return f"and {count_noun(n_others, 'column')} more: 'mooring study show' lists all" if n_others > 0 else ""
 
 
 def _tell(console: execution.Output, event: Event) -> None:
@@ -231,7 +242,7 @@ def _go_on(console: execution.Output, driver: Driver, *, once: bool) -> Turn:
                 raise StorageError("the place", reason=turn.away, cure="Run the same command again once it is back.")
             return turn
         wait = _FIRST_WAIT if turn.did_something else min(2 * wait, _LONGEST_WAIT)
-        words = state_waiting(turn)
+        words = turn.state_waiting()
         if console.is_terminal and console.format == "text":
             with Live(tabulate(turn.members, caption=words), console=console, transient=True, auto_refresh=False):
                 time.sleep(wait)
@@ -242,25 +253,12 @@ def _go_on(console: execution.Output, driver: Driver, *, once: bool) -> Turn:
         told = words
 
 
-def state_waiting(turn: Turn) -> str:
-    """Return in a sentence or two what a run waits for, and whom."""
-    if turn.away:
-        return f"The place is away, and is tried again: {turn.away}"
-    parts = [f"Not answered yet: {question.words}" for question in turn.questions]
-    of_members = tuple(waiting for waiting in turn.waits if waiting.members)
-    for waiting in (of_members or turn.waits)[:1]:  # later steps wait for the first
-        parts.append(f"'{waiting.title}' waits for {', '.join(waiting.members) or ' and '.join(waiting.lacks)}.")
-    return " ".join(parts) or "Waiting for the files of others."
-
-
 def tabulate(members: tuple[Standing, ...], *, caption: str = "") -> Any:
     """Return a table of who has done what."""
-    titles = list(dict.fromkeys(title for member in members for title in (*member.done, *member.left)))
-    rows = [("member", *titles)]
-    for member in members:
-        marks = ("done" if title in member.done else "–" if title in member.left else "" for title in titles)
-        rows.append((escape(member.name), *marks))
-    return execution.make_table(rows, title="", n_left=1 + len(titles), caption=escape(caption))
+    from mooring.protocol.driver.standing import list_standings
+
+    rows = [tuple(map(escape, row)) for row in list_standings(members)]
+    return execution.make_table(rows, title="", n_left=len(rows[0]), caption=escape(caption))
 
 
 def _close(turn: Turn) -> Iterator[Any]:
@@ -269,7 +267,7 @@ def _close(turn: Turn) -> Iterator[Any]:
     if turn.is_finished:
         yield "Everything is done."
     elif turn.waits or turn.questions:
-        yield escape(state_waiting(turn))
+        yield escape(turn.state_waiting())
     for question in turn.questions:
         yield from describe_question(question)
     if turn.left:

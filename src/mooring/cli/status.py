@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 
 from mooring.cli import execution
-from mooring.cli.run import describe_question, state_waiting, tabulate
+from mooring.cli.run import describe_question, tabulate
 
 
 @execution.command
@@ -48,7 +48,7 @@ def status(
     console.show(
         {**who_as_dict(who), "done": done, **turn.as_dict()},
         *map(escape, lines),
-        *([escape(state_waiting(turn))] if turn.waits or turn.questions or turn.away else []),
+        *([escape(turn.state_waiting())] if turn.waits or turn.questions or turn.away else []),
         *(line for question in turn.questions for line in describe_question(question)),
         *([tabulate(turn.members)] if turn.members else []),
         *(["Everything is done."] if turn.is_finished else []),

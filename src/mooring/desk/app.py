@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,19 +15,24 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 
 from mooring.atomic_io import make_folder
 from mooring.desk.files import PAGES, find_page, receive
+from mooring.desk.guide import Guide
+from mooring.desk.hand_offs import HandOff, find_file, list_hand_offs
 from mooring.desk.jobs import Job, JobRunner
 from mooring.desk.session import DOCUMENT_POLICY, Guard, Session
-from mooring.errors import InputError, MooringError, explain_error
+from mooring.errors import InputError, MooringError, explain_error, require_choice
+from mooring.protocol.driver import OpenQuestion
+from mooring.protocol.driver.standing import list_standings
+from mooring.protocol.messages.card import card_fingerprint, read_card
 from mooring.protocol.messages.study import Study
-from mooring.protocol.step import Question, Step
+from mooring.protocol.step import TABLES, Question, Step
 from mooring.protocol.steps import StepState, state_of
 from mooring.protocol.storage.vault import Vault
-from mooring.protocol.workspace import Identity, Outcome, Workspace
+from mooring.protocol.workspace import CARDS, Identity, Outcome, Workspace
 from mooring.report.frame import render_page
 from mooring.report.step_pages import StepPages
 from mooring.typing import Progress
@@ -60,6 +65,13 @@ class Situation:
     study: Study | None = None
     who: Identity = field(default_factory=Identity)
     states: Sequence[StepState] = ()
+    left: Sequence[str] = ()
+    """Names of steps that only a person can take, where a place carries files."""
+    questions: Sequence[OpenQuestion] = ()
+    hand_offs: Sequence[HandOff] = ()
+    """What to send to whom, where people carry files."""
+    card: str = ""
+    """Fingerprint of the member's own card, until it is enrolled."""
     problem: MooringError | None = None
 
     @property
@@ -72,6 +84,28 @@ class Situation:
         return left[0].step.name if left else ""
 
 
+@dataclass(frozen=True)
+class View:
+    """What a browser asked to see of the page."""
+
+    shows_steps: bool
+    """Whether all steps and files are listed; otherwise only what a person has to do."""
+    is_still: bool
+    """Whether the page does not load itself again."""
+    watches: bool
+    """Whether somebody without a place watches the inbox."""
+
+    @classmethod
+    def of(cls, query: Mapping[str, str], *, has_place: bool) -> View:
+        """Return the view that an address asks for; with a place, steps are taken by themselves and listed on demand."""
+        return cls("steps" in query or not has_place, "still" in query, "watch" in query)
+
+    def pause(self, *, is_idle: bool) -> str:
+        """Return after how many seconds the page loads itself again; empty for never, as where a form is filled in."""
+        waits = self.watches or not (self.shows_steps or is_idle)
+        return "5" if waits and not self.is_still else ""
+
+
 @dataclass
 class DeskApplication:
     """The web application of a desk, which answers the requests that its session accepts."""
@@ -79,8 +113,10 @@ class DeskApplication:
     workspace: Workspace
     session: Session
     jobs: JobRunner = field(default_factory=JobRunner)
-    chosen: dict[str, Sequence[str]] = field(default_factory=dict, repr=False)
-    """The last answers by the names of their questions, which other steps offer again."""
+    guide: Guide = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.guide = Guide(self.workspace, self.jobs)
 
     def build(self) -> Starlette:
         """Return the application, with the guard in front of it."""
@@ -89,6 +125,9 @@ class DeskApplication:
             Route("/", self.show),
             Route("/step/{name}", self.take_step, methods=["POST"]),
             Route("/upload", self.upload, methods=["POST"]),
+            Route("/answer", self.answer, methods=["POST"]),
+            Route("/place", self.choose_place, methods=["POST"]),
+            Route("/file/{name:path}", self.hand_off),
             Route("/page/{name}", self.read_page),
         ]
         guard = Middleware(Guard, session=self.session)
@@ -96,12 +135,19 @@ class DeskApplication:
 
     def look(self) -> Situation:
         """Return the study, the identity of the vault's owner, and the steps that follow."""
-        workspace = self.workspace
+        workspace, guide = self.workspace, self.guide
         if workspace.is_locked:
-            return Situation(states=[StepState(UNLOCK, is_done=False, waits_for=())])
+            return Situation(states=[StepState(UNLOCK, is_done=False, waits_for=())], left=[UNLOCK.name])
         try:
+            who, states = workspace.identify(), state_of(workspace)
             return Situation(
-                workspace.study if workspace.has_study else None, workspace.identify(), state_of(workspace)
+                workspace.study if workspace.has_study else None,
+                who,
+                states,
+                guide.list_left(),
+                guide.questions,
+                [] if guide.place else list_hand_offs(workspace, who, states),
+                self._find_card_fingerprint(who),
             )
         except Exception as problem:
             return Situation(problem=explain_error(problem))
@@ -114,24 +160,37 @@ class DeskApplication:
     def show(self, request: Request) -> Response:
         """Return the page of steps, which reloads itself while a step runs or while it watches the inbox."""
         # A copy: a step that ends while the page is made must not leave a page that says it runs and never reloads.
-        job, workspace = replace(self.jobs.last) if self.jobs.last else None, self.workspace
+        step, last, workspace = self.guide.step, self.jobs.last, self.workspace
+        job = replace(shown) if (shown := last if last and last.is_running else step or last) else None
+        situation = self.look()
+        view = View.of(request.query_params, has_place=self.guide.place is not None)
         values = {
             "title": "desk",
-            "situation": self.look(),
+            "situation": situation,
             "job": job,
             "base": self.session.path,
             "form_token": self.session.form_token,
             "workspace": workspace,
-            "chosen": self.chosen,
+            "guide": self.guide,
+            "lacks_table": situation.who.role == "participant" and not workspace.list_files(TABLES),
             "files": workspace.list_files(("",)),
             "inbox": workspace.list_files(("",), folder="inbox"),
             "pages": [name for name in PAGES if find_page(workspace, name)],
-            "watches": "watch" in request.query_params,
+            "standings": list_standings(self.guide.turn.members) if self.guide.turn else (),
+            "view": view,
         }
         page = render_page("desk.html.jinja", values, package=__package__)
-        is_running = job is not None and job.is_running
-        pause = "1" if is_running else "5" if values["watches"] else ""
+        is_asking = situation.left or situation.questions or self.guide.problem or values["lacks_table"]
+        is_finished = self.guide.turn is not None and self.guide.turn.is_finished
+        pause = "1" if job is not None and job.is_running else view.pause(is_idle=bool(is_asking or is_finished))
         return HTMLResponse(page, headers={"refresh": pause} if pause else {})
+
+    def _find_card_fingerprint(self, who: Identity) -> str:
+        """Return the fingerprint of the member's own card until it is enrolled; empty then, and without a card."""
+        path = self.workspace.root / f"{who.name}{CARDS[0]}"
+        if not who.role or who.is_enrolled or not path.is_file():
+            return ""
+        return card_fingerprint(*read_card(path))
 
     async def take_step(self, request: Request) -> Response:
         """Start a step with the values of its form."""
@@ -153,12 +212,46 @@ class DeskApplication:
             title = step.title
             entries = {asked.name: [str(value) for value in form.getlist(asked.name)] for asked in step.asks}
             answers = step.read(entries, workspace)
-            self.chosen |= {asked.name: entries[asked.name] for asked in step.asks if asked.is_kept}
+            self.guide.keep_entries(step, entries)
             command = step.spell(answers, workspace) if step.command else ""
             run = partial(step.run, workspace, **answers, command=command)
-            job = self.jobs.start(title, lambda progress: run(progress=progress), command=command)
+            job = self.jobs.start(title, lambda progress: self._end_step(run(progress=progress)), command=command)
             if job.thread is not None:
                 job.thread.join(_SOON)
+        except MooringError as problem:
+            self.jobs.show(Job(title, problem=problem))
+        return RedirectResponse(f"{self.session.path}/", 303)
+
+    def _end_step(self, outcome: Outcome) -> Outcome:
+        self.guide.go_on()
+        return outcome
+
+    async def answer(self, request: Request) -> Response:
+        """Take a person's answer to a question, or begin again after a problem or a no."""
+        async with request.form(max_files=0, max_fields=10) as form:
+            return await run_in_threadpool(self._act, "Answer", form, self._answer)
+
+    def _answer(self, entries: Mapping[str, str]) -> None:
+        answer = entries.get("answer")
+        if answer == "again":
+            self.guide.ask_again()
+            return
+        if answer == "yes" and not entries.get("sure"):
+            raise InputError("answer", problem="The box above the button is not ticked.", cure="Tick it, or answer no.")
+        require_choice("answer", answer, ("yes", "no", "again"), cure="Load the page again.")
+        self.guide.answer(entries.get("kind", ""), entries.get("subject", ""), answer == "yes")
+
+    async def choose_place(self, request: Request) -> Response:
+        """Exchange files through a place from now on."""
+        async with request.form(max_files=0, max_fields=10) as form:
+            act = lambda entries: self.guide.choose_place(entries.get("place", ""))  # noqa: E731
+            return await run_in_threadpool(self._act, "Place", form, act)
+
+    def _act(self, title: str, form: FormData, act: Callable[[Mapping[str, str]], None]) -> Response:
+        """Do what a form asks for at once, and show a problem if there is one."""
+        try:
+            self.session.require_form_token(form.get("form_token"))
+            act({name: value for name, value in form.items() if isinstance(value, str)})
         except MooringError as problem:
             self.jobs.show(Job(title, problem=problem))
         return RedirectResponse(f"{self.session.path}/", 303)
@@ -180,6 +273,7 @@ class DeskApplication:
             taken = [receive(workspace, file.filename or "", file.file, replace=may_replace) for file in sent]
             lines = tuple(f"Took {workspace.show(path)}." for path in taken)
             self.jobs.show(Job(title, outcome=Outcome(None, {}, lines)))
+            self.guide.go_on()
         except Exception as problem:
             self.jobs.show(Job(title, problem=explain_error(problem)))
         return RedirectResponse(f"{self.session.path}/", 303)
@@ -191,12 +285,23 @@ class DeskApplication:
             return PlainTextResponse("There is no such page.\n", 404)
         return HTMLResponse(path.read_bytes(), headers={"content-security-policy": DOCUMENT_POLICY})
 
+    def hand_off(self, request: Request) -> Response:
+        """Return a file that a step made for others, for the person to send."""
+        path = find_file(self.workspace, self.look().hand_offs, request.path_params["name"])
+        if path is None:
+            return PlainTextResponse("There is no such file.\n", 404)
+        return FileResponse(path, filename=path.name, media_type="application/octet-stream")
 
-def serve_desk(folder: Path, *, port: int = 0, announce: Callable[[str], None]) -> None:
-    """Serve a desk on 127.0.0.1 until it is interrupted; the arguments are those of `make_desk`."""
+
+def serve_desk(folder: Path, *, port: int = 0, place: str = "", announce: Callable[[str], None]) -> None:
+    """Serve a desk on 127.0.0.1 until it is interrupted.
+
+    Files are exchanged through `place`, or the one that was chosen before. The other arguments are those of `make_desk`.
+    """
     listener, application = make_desk(folder, port=port, announce=announce)
-    announce(application.session.address)
-    make_server(application).run(sockets=[listener])
+    with listener, application.guide.running(place):
+        announce(application.session.address)
+        make_server(application).run(sockets=[listener])
 
 
 def make_desk(folder: Path, *, port: int = 0, announce: Callable[[str], None]) -> tuple[socket.socket, DeskApplication]:

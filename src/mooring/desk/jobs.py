@@ -42,6 +42,8 @@ class JobRunner:
     """Runs one job at a time; the last one is kept to be shown."""
 
     last: Job | None = None
+    turn: Lock = field(default_factory=Lock, repr=False)
+    """Held by whatever takes a step: a job, or the desk by itself."""
     _starting: Lock = field(default_factory=Lock, repr=False)
 
     def start(self, title: str, run: Callable[[Progress], Outcome], *, command: str = "") -> Job:
@@ -52,7 +54,7 @@ class JobRunner:
                     "the step", reason=f"'{self.last.title}' is still running", cure="Wait until it has ended."
                 )
             job = self.last = Job(title, command)
-            job.thread = Thread(target=_work, args=(job, run), name="mooring-desk", daemon=True)
+            job.thread = Thread(target=_work, args=(job, run, self.turn), name="mooring-desk", daemon=True)
             job.thread.start()
         return job
 
@@ -63,9 +65,10 @@ class JobRunner:
                 self.last = ended
 
 
-def _work(job: Job, run: Callable[[Progress], Outcome]) -> None:
+def _work(job: Job, run: Callable[[Progress], Outcome], turn: Lock) -> None:
     try:
-        job.outcome = run(job.tell)
+        with turn:
+            job.outcome = run(job.tell)
     except Exception as problem:
         job.problem = explain_error(problem, is_out_of_memory=is_out_of_memory(problem))
         if not isinstance(problem, MooringError | OSError) and os.environ.get("MOORING_TRACEBACK"):

@@ -73,6 +73,16 @@ class Turn(Record):
     away: str = ""
     """Why the place could not be used; empty if it could."""
 
+    def state_waiting(self) -> str:
+        """Return in a sentence or two what is waited for, and whom."""
+        if self.away:
+            return f"The place is away, and is tried again: {self.away}"
+        parts = [f"Not answered yet: {question.words}" for question in self.questions]
+        of_members = tuple(waiting for waiting in self.waits if waiting.members)
+        for waiting in (of_members or self.waits)[:1]:  # later steps wait for the first
+            parts.append(f"'{waiting.title}' waits for {', '.join(waiting.members) or ' and '.join(waiting.lacks)}.")
+        return " ".join(parts) or "Waiting for the files of others."
+
 
 @dataclass
 class Driver:

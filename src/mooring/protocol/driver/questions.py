@@ -27,6 +27,8 @@ class OpenQuestion(Record):
     words: str
     facts: tuple[tuple[str, str], ...] = ()
     """What a person should know before answering: headings and sentences."""
+    columns: tuple[tuple[str, ...], ...] = ()
+    """The study's columns with what they may hold, headings first; empty where they do not matter."""
     fingerprints: tuple[tuple[str, str], ...] = ()
     """What to compare with what others say by telephone: names and fingerprints."""
     advice: str = ""
@@ -67,9 +69,32 @@ def ask_about_study(study: Study) -> OpenQuestion:
         "study",
         study.digest,
         f"Is this the study that {analyst} told you, by telephone or in person?",
-        (("Study", study.name), *list_members(study), *exchange_of(study).describe_study(study)),
+        describe_terms(study),
+        list_columns(study),
         ((study.name, study.fingerprint),),
     )
+
+
+def describe_terms(study: Study) -> tuple[tuple[str, str], ...]:
+    """Return what everybody agrees on in a study, as pairs of a heading and sentences."""
+    label, exchange = study.label, exchange_of(study)
+    facts = [("Study", study.name)]
+    if label.kind != "none":
+        values = (
+            ", ".join(label.classes) if label.kind == "classes" else f"a number from {label.low:g} to {label.high:g}"
+        )
+        seen = "; the analyst sees it of every row as it is" if study.mechanism.shows_labels else ""
+        facts.append(("Predicts", f"{label.column} ({values}){seen}"))
+    facts += [*list_members(study), *exchange.describe_study(study)]
+    if (forecast := exchange.forecast(study)) is not None:
+        facts.append((forecast.heading, " ".join(forecast.list_sentences())))
+    return tuple(facts)
+
+
+def list_columns(study: Study) -> tuple[tuple[str, ...], ...]:
+    """Return a table of a study's columns, headings first."""
+    rows = ((column.name, column.kind, column.described, column.missing) for column in study.columns)
+    return (("column", "kind", "can be", "if missing"), *rows)
 
 
 def ask_about_members(cards: Sequence[tuple[Role, Member]]) -> OpenQuestion:
@@ -81,7 +106,7 @@ def ask_about_members(cards: Sequence[tuple[Role, Member]]) -> OpenQuestion:
         "Are these all members of the study, each with the fingerprint that it told you by telephone? After a yes nobody "
         "else can join.",
         tuple((member.name, role) for role, member in sorted(cards, key=lambda card: card[1].name)),
-        fingerprints,
+        fingerprints=fingerprints,
     )
 
 
@@ -91,20 +116,12 @@ def ask_about_sharing(workspace: Workspace) -> OpenQuestion:
 
     study = workspace.study
     exchange, checked = exchange_of(study), read_check(workspace.vault, study)
-    columns = ", ".join(column.name for column in study.columns)
-    label = study.label.column
-    facts = [("Study", f"{study.name}, fingerprint {study.fingerprint}"), ("Columns", columns)]
-    if label:
-        seen = "; the analyst sees it of every row as it is" if study.mechanism.shows_labels else ""
-        facts.append(("Predicts", f"{label}{seen}"))
-    facts += exchange.describe_study(study)
-    if (forecast := exchange.forecast(study)) is not None:
-        facts.append((forecast.heading, " ".join(forecast.list_sentences())))
+    facts = [*describe_terms(study), ("Fingerprint", study.fingerprint)]
     if checked is not None:
         facts.append(("The check of your rows, which only you see", checked.advice))
     advice = exchange.advise_sharing(study) or (checked.answer if checked is not None else "")
     words = "Share what these rows contribute? It cannot be taken back."
-    return OpenQuestion("share", study.digest, words, tuple(facts), advice=advice)
+    return OpenQuestion("share", study.digest, words, tuple(facts), list_columns(study), advice=advice)
 
 
 def list_members(study: Study) -> list[tuple[str, str]]:

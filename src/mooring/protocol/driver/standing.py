@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mooring.protocol.driver.routes import list_members, list_routes, roles_of
 from mooring.protocol.messages.study import Study
 from mooring.protocol.transport.place import CARD_SUFFIX, EVERYBODY, parse_path
-from mooring.serialization import Record
+from mooring.serialization import Record, Rows
 
 JOINED = "Join"
 
@@ -42,3 +42,13 @@ def standing_of(study: Study | None, paths: Collection[str]) -> tuple[Standing, 
         role = roles_of(study, member.name)[1]
         standings.append(Standing(member.name, role, done, tuple(title for title in titles if title not in put)))
     return tuple(standings)
+
+
+def list_standings(members: Collection[Standing]) -> Rows:
+    """Return who has done what as a table, headings first."""
+    titles = list(dict.fromkeys(title for member in members for title in (*member.done, *member.left)))
+    rows = [("member", *titles)]
+    for member in members:
+        marks = ("done" if title in member.done else "–" if title in member.left else "" for title in titles)
+        rows.append((member.name, *marks))
+    return rows

@@ -1,0 +1,150 @@
+"""A desk at a place: what it does by itself, what it asks, and what its forms refuse."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import monotonic, sleep
+from urllib.parse import urlencode
+
+import pytest
+
+from mooring.desk.hand_offs import find_file, list_hand_offs
+from mooring.errors import InputError
+from mooring.protocol.steps import state_of
+from tests.desk.serving import Running, serving
+from tests.protocol.driver.support import ANALYST, Town, draft
+from tests.raising import raising
+
+NAMES = ("north", "south")
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return Town.found(tmp_path, draft("rotation"), names=NAMES)
+
+
+@pytest.fixture
+def north(town: Town) -> Iterator[Running]:
+    with serving(town.root / "north", town.place.address) as desk:
+        desk.take("join", name="north", role="participant", accept_no_noise="yes")
+        yield desk
+
+
+def wait_for(holds: Callable[[], object], seconds: float = 120.0) -> None:
+    end = monotonic() + seconds
+    while not holds():
+        assert monotonic() < end
+        sleep(0.05)
+
+
+def post(desk: Running, path: str, **entries: str) -> str:
+    """Send a form, and return the page."""
+    form = {"form_token": desk.application.session.form_token} | entries
+    assert desk.ask("POST", path, urlencode(form).encode()).status == 303
+    return desk.ask("GET", "/").text
+
+
+def ask_about_study(town: Town, desk: Running) -> str:
+    """Let the others join and complete the study; return the subject of the question that the desk then asks."""
+    for name in ("south", ANALYST):
+        town.advance(name)
+    wait_for(lambda: (town.root / "post" / "north").is_dir())
+    town.advance(ANALYST)
+    guide = desk.application.guide
+    wait_for(lambda: [question.kind for question in guide.questions] == ["study"])
+    return guide.questions[0].subject
+
+
+def test_a_desk_asks_only_what_a_person_must_answer_and_keeps_still_while_it_asks(town: Town, north: Running) -> None:
+    subject = ask_about_study(town, north)
+    guide, page = north.application.guide, north.ask("GET", "/")
+    assert "refresh" not in page.headers  # what is typed into a form is not lost
+    study = town.study(ANALYST)
+    assert page.text.count(study.fingerprint) == 1
+    assert "not yet compared" in page.text
+    assert all(column.described in page.text for column in study.columns)
+    refused = {
+        "token": {"form_token": "x"},
+        "tick": {"sure": ""},
+        "subject": {"subject": "x"},
+        "answer": {"answer": "?"},
+    }
+    for changed in refused.values():
+        form = {"kind": "study", "subject": subject, "answer": "yes", "sure": "yes"} | changed
+        assert "<dt>cure</dt>" in post(north, "/answer", **form)
+        assert not guide.answers
+    post(north, "/answer", kind="study", subject=subject, answer="no")
+    wait_for(lambda: guide.turn is not None and not guide.questions)
+    assert guide.refusals == ("study",)
+    assert not guide.has_compared(study)
+    post(north, "/answer", answer="again")
+    wait_for(lambda: guide.questions)
+    post(north, "/answer", kind="study", subject=subject, answer="yes", sure="yes")
+    wait_for(lambda: guide.has_compared(study))
+    wait_for(lambda: "fit" in guide.list_left())
+    assert 'action="' + north.application.session.path + '/step/fit"' in north.ask("GET", "/").text
+
+
+def test_a_desk_that_is_started_again_goes_on_at_its_place(town: Town, north: Running) -> None:
+    subject = ask_about_study(town, north)
+    post(north, "/answer", kind="study", subject=subject, answer="yes", sure="yes")
+    guide = north.application.guide
+    wait_for(lambda: "fit" in guide.list_left())
+    north.take("fit", data="patients.csv")
+    with serving(town.root / "north") as restarted:
+        again = restarted.application.guide
+        assert again.place == guide.place
+        assert again.arrangement.entries == guide.arrangement.entries
+        assert again.has_compared(town.study(ANALYST))
+
+
+def test_a_step_that_fails_stops_the_desk_until_a_person_goes_on(town: Town, north: Running) -> None:
+    guide = north.application.guide
+    with guide.jobs.turn:
+        (town.root / "north" / "study.toml").write_text("?")
+    wait_for(lambda: guide.problem is not None)
+    assert 'id="again"' in north.ask("GET", "/?steps").text
+    (town.root / "north" / "study.toml").unlink()
+    post(north, "/answer", answer="again")
+    wait_for(lambda: guide.turn is not None and guide.problem is None)
+    page = north.ask("GET", "/")
+    assert page.headers["refresh"] == "5"  # nothing to do but to wait
+    assert "refresh" not in north.ask("GET", "/?still").headers
+    assert "refresh" not in north.ask("GET", "/?steps").headers  # which has forms
+
+
+@pytest.mark.parametrize("address", ["ward", "../post", "{root}/nowhere", "{root}/north/inside", "https://x.example/a"])
+def test_a_place_is_a_folder_elsewhere_that_is_there(address: str, town: Town, north: Running) -> None:
+    (town.root / "north" / "inside").mkdir()
+    guide = north.application.guide
+    with raising(InputError, *([] if address.startswith("http") else ["place"])):
+        guide.choose_place(address.format(root=town.root))
+    assert guide.place == town.place
+    assert "<dt>cure</dt>" in post(north, "/place", place=address.format(root=town.root))
+    assert "<dt>cure</dt>" in post(north, "/place", place="", form_token="x")
+    assert guide.place == town.place
+    post(north, "/place", place="")
+    assert guide.place is None
+
+
+def test_files_are_handed_off_by_their_step_and_nothing_else_is_served(tmp_path: Path) -> None:
+    """Whoever carries files gets links to what its steps made for others, and to no other file of the folder."""
+    town = Town.found(tmp_path, draft("rotation"), names=NAMES)
+    town.go_round()
+    (tmp_path / ANALYST / "results" / "north" / "secret.txt").write_text("x")
+    for name, expected in {
+        ANALYST: {("north",), ("south",), ("everybody",)},
+        "north": {("lab",), ("south",)},
+        "south": {("lab",)},
+    }.items():
+        workspace = town.workspace(name)
+        hand_offs = list_hand_offs(workspace, workspace.identify(), state_of(workspace))
+        assert {hand_off.recipients for hand_off in hand_offs} >= expected - {("south",)}
+        names = [file for hand_off in hand_offs for file in hand_off.files]
+        assert all(find_file(workspace, hand_offs, file) for file in names)
+        others = ("vault/key", "patients.csv", "results/north/secret.txt", "../north/north.bundle", "/etc/passwd", "")
+        assert not any(find_file(workspace, hand_offs, file) for file in others)
+    with serving(tmp_path / "north") as desk:
+        path = next(file for hand_off in desk.application.look().hand_offs for file in hand_off.files)
+        assert f'href="{desk.application.session.path}/file/{path}"' in desk.ask("GET", "/").text
+        for other in ("patients.csv", "..%2fpatients.csv", "vault%2fkey", f"./{path}"):
+            assert desk.ask("GET", f"/file/{other}").status == 404
