@@ -12,6 +12,7 @@ from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
 from scipy.stats import kstest
 
 from mooring.atomic_io import hash_file
+from mooring.protocol.crypto.derivation import Stream
 from mooring.protocol.crypto.keys import Secret
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
@@ -167,6 +168,21 @@ def test_a_stream_uses_no_word_twice() -> None:
     words = words_of(Secret(bytes(32)))
     drawn = np.concatenate([words(count) for count in (1, 7, 100) * 500])
     assert np.unique(drawn).size == drawn.size
+
+
+def test_no_number_of_draws_brings_a_stream_back_to_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of 100 million rows takes thousands of draws; each has a chunk of the key's stream to itself."""
+    chunks = list[int]()
+
+    def remember(stream: Stream, chunk: int, count: int) -> np.ndarray:
+        chunks.append(chunk)
+        return np.zeros(count, dtype=np.uint64)
+
+    monkeypatch.setattr(Stream, "words", remember)
+    words = words_of(Secret(bytes(32)))
+    for _ in range(70_000):
+        words(1)
+    assert len(set(chunks)) == 70_000
 
 
 def open_with_fixed_noise(given: SumStudy, table: Path) -> np.ndarray:
