@@ -16,10 +16,10 @@ PYTHON ?= python3
 BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 BIN_DISTRIBUTED := $(subst .venv,.venv-distributed,$(BIN))
 # Python compiles what is imported; pip would compile everything.
-INSTALL := install --quiet --disable-pip-version-check --no-compile --no-warn-conflicts --constraint constraints.txt
-PIP := $(BIN)/python -m pip $(INSTALL)
+# Files of other projects are pinned, and must have a hash of installation/hashes.txt.
+INSTALL := $(BIN)/python installation/hashed.py
 
-# What builds mooring's own wheel is pinned, too.
+# What builds mooring's wheel in an environment of its own is pinned, too.
 export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
 
 # What Python compiles is kept, whatever the environment says: tests start more than a hundred processes.
@@ -86,33 +86,33 @@ kit: .venv/pyvenv.cfg
 
 .venv/pyvenv.cfg: # the pip that comes with Python takes a third longer
 	$(PYTHON) -m venv .venv
-	$(PIP) pip
+	$(INSTALL) pip
 
 .venv/.demo: .venv/pyvenv.cfg pyproject.toml studies/pyproject.toml constraints.txt
-	$(PIP) --editable .
+	$(INSTALL) --editable .
 	@touch $@
 
 # Half of what .venv/.dev needs, for a second core to install beside the first half, .venv/.demo.
 .venv/.tools: .venv/pyvenv.cfg constraints.txt
-	$(PIP) --no-deps hypothesis import-linter grimp matplotlib mkdocs-material mpyc mypy networkx pillow ruff \
+	$(INSTALL) --no-deps hypothesis import-linter grimp matplotlib mkdocs-material mpyc mypy networkx pillow ruff \
 		pandas polars polars-runtime-32 scikit-image sympy torch
 	@touch $@
 
 .venv/.dev: .venv/.demo .venv/.tools
-	$(PIP) --editable '.[dev]' --editable ./studies
+	$(INSTALL) --editable '.[dev]' --editable ./studies
 	@touch $@
 
 .venv/.dist: .venv/pyvenv.cfg constraints.txt
-	$(PIP) build
+	$(INSTALL) build
 	@touch $@
 
 .venv/.fuzz: .venv/.dev
 	@command -v clang > /dev/null || { echo "make fuzz needs clang, to build atheris: apt-get install clang"; exit 1; }
-	$(PIP) --editable '.[dev,fuzz]'
+	$(INSTALL) --editable '.[dev,fuzz]'
 	@touch $@
 
 .venv/.bench: .venv/pyvenv.cfg pyproject.toml studies/pyproject.toml constraints.txt
-	$(PIP) --editable '.[dev,bench]' --editable ./studies
+	$(INSTALL) --editable '.[dev,bench]' --editable ./studies
 	@touch $@ .venv/.dev .venv/.demo .venv/.tools
 
 # On top of .venv, whose packages it finds through a .pth file: the extras are installed here, and nothing twice. pandas
@@ -123,7 +123,7 @@ kit: .venv/pyvenv.cfg
 		"$$($(BIN_DISTRIBUTED)/python -c "$(PACKAGES); print(place)")/mooring-base.pth"
 	$(BIN_DISTRIBUTED)/python -c "$(PACKAGES); \
 		[open(f'{place}/{name}.py', 'w').write('raise ModuleNotFoundError(__name__)\n') for name in ('pandas', 'torch')]"
-	$(BIN)/python -m pip --python $(BIN_DISTRIBUTED)/python $(INSTALL) --editable '.[distributed]'
+	$(INSTALL) --python $(BIN_DISTRIBUTED)/python --editable '.[distributed]'
 	@touch $@
 
 clean:

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import email.message
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tempfile
 import tomllib
+import urllib.request
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from pip._internal.models.index import PyPI
 from pip._vendor.packaging.requirements import Requirement
-from pip._vendor.packaging.utils import canonicalize_name
+from pip._vendor.packaging.tags import Tag
+from pip._vendor.packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+from pip._vendor.packaging.version import InvalidVersion, Version
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -136,7 +148,7 @@ def require_known(wheels: Path) -> None:
 
 
 def renew_hashes() -> None:
-    """Write hashes.txt: of every wheel that a kit may hold, the SHA-256 that the package index states."""
+    """Write hashes.txt: of every file that a kit or `make` may install, the SHA-256 that the package index states."""
     about = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = [about["optional-dependencies"][extra] for extra in EXTRAS]
     everything = [*about["dependencies"], *ONLY_ELSEWHERE, *(line for extra in extras for line in extra)]
@@ -150,10 +162,45 @@ def renew_hashes() -> None:
                 resolved += resolve(requirements, platforms, version)
             for name, digest in resolved:
                 hashes.setdefault(name, set()).add(digest)
-    lines = ["# SHA-256 of the wheels that kits are made of, as the package index stated them: kit.py --renew-hashes."]
+    pins = re.findall(r"^([\w.-]+)==(\S+)", CONSTRAINTS.read_text(encoding="utf-8"), re.MULTILINE)
+    for pin in {*hashes, *(f"{canonicalize_name(name)}=={version}" for name, version in pins)}:
+        hashes.setdefault(pin, set()).update(list_digests(*pin.split("==")))
+    write_hashes(hashes)
+
+
+def write_hashes(hashes: Mapping[str, Collection[str]]) -> None:
+    """Write hashes.txt, by name==version."""
+    lines = ["# SHA-256 of what is installed, as the package index stated them: kit.py --renew-hashes."]
     for name in sorted(hashes):
         lines.append(" \\\n    ".join([name, *(f"--hash=sha256:{digest}" for digest in sorted(hashes[name]))]))
     HASHES.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+
+
+def list_digests(name: str, version: str) -> set[str]:
+    """Return the SHA-256 of a version's source and of its wheels for Linux, macOS and Windows."""
+    index = os.environ.get("PIP_INDEX_URL", PyPI.simple_url).rstrip("/")
+    address = f"{index}/{canonicalize_name(name)}/"
+    request = urllib.request.Request(address, headers={"Accept": "application/vnd.pypi.simple.v1+json"})
+    with urllib.request.urlopen(request) as answer:
+        files = json.load(answer)["files"]
+    digests = set()
+    for file in files:
+        with contextlib.suppress(InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
+            if file["filename"].endswith(".whl"):
+                _, of_version, _, tags = parse_wheel_filename(file["filename"])
+            else:
+                of_version, tags = parse_sdist_filename(file["filename"])[1], None
+            if of_version == Version(version) and (tags is None or any(map(is_wanted, tags))):
+                digests.add(file["hashes"]["sha256"])
+    return digests
+
+
+def is_wanted(tag: Tag) -> bool:
+    """Whether a wheel's tag is one of a system on which mooring is installed by `make` or a kit."""
+    older = re.fullmatch(r"cp3(\d+)", tag.interpreter)
+    is_python = tag.interpreter == "py3" or (older is not None and (tag.abi == "abi3" or int(older[1]) >= 11))
+    systems = r"any|manylinux\w*_(x86_64|aarch64)|macosx_\w+|win_(amd64|arm64)"
+    return is_python and not tag.abi.endswith("t") and re.fullmatch(systems, tag.platform) is not None
 
 
 def resolve(requirements: Sequence[str], platforms: Sequence[str], version: str) -> list[tuple[str, str]]:

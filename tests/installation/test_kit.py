@@ -1,6 +1,5 @@
 """The kit for machines without network: complete, refused once a wheel was changed, and installed by its own script."""
 
-import importlib.util
 import subprocess
 import sys
 import tomllib
@@ -12,31 +11,12 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).parents[2]
+from tests.installation.scripts import ROOT, load_script, write_wheel
 
 
 @pytest.fixture(scope="module")
 def kit() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("kit", ROOT / "installation" / "kit.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def write_wheel(folder: Path, name: str, *requires: str) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    info, path = f"{name}-1.0.dist-info", folder / f"{name}-1.0-py3-none-any.whl"
-    about = "\n".join(
-        ["Metadata-Version: 2.1", f"Name: {name}", "Version: 1.0", *(f"Requires-Dist: {one}" for one in requires)]
-    )
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(f"{name}.py", "print('it runs')\n")
-        archive.writestr(f"{info}/METADATA", about + "\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/RECORD", f"{name}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
-    return path
+    return load_script("kit")
 
 
 @pytest.mark.posix
