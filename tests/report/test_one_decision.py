@@ -106,7 +106,7 @@ def check_page(page: str, answer: str, words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_a_page_states_one_decision_and_nothing_on_it_contradicts_it(
     kind: str, studies: dict[str, Study], data: st.DataObject
