@@ -8,6 +8,8 @@ from typing import Any
 from unittest.mock import patch
 
 from mooring.errors import MooringError
+from mooring.protocol.driver.journal import Journal
+from mooring.protocol.messages.envelope import open_envelope, seal_file
 from mooring.protocol.transport.place import Place
 from mooring.report.records import read_audit
 from mooring.serialization import Record, read_record
@@ -16,7 +18,7 @@ from mooring.tables.encoder import check_fit
 from mooring.tables.mapping import MappedTable, TableMapping, read_mapping
 from mooring.tables.suggestion import render_mapping, suggest_mapping
 from tests.fuzz.engine_targets import FakeStore, as_lines, read_lines
-from tests.fuzz.target import Target, make_place, write_file
+from tests.fuzz.target import Target, make_place, sign_again, write_file
 from tests.protocol.hostile import World
 from tests.report.example_records import analyst_records, example_audit, list_files, participant_records, sum_records
 
@@ -64,7 +66,38 @@ def site_targets(world: World) -> list[Target]:
         Target("matched table", match_table, (_TABLE,)),
         _record_target(place),
         _place_target(world, place),
+        _envelope_target(world, place),
+        _journal_target(world),
     ]
+
+
+def _envelope_target(world: World, place: Path) -> Target:
+    study, (sender, reader) = world.study, world.vaults
+    content, sealed = write_file(place / "content", b"a result"), place / "sealed"
+    signer, recipient = sender.signing_key, study.participants[1]
+    seal_file(content, sealed, study=study, recipient=recipient, signer=signer)
+
+    def read_envelope(data: bytes) -> object:
+        path = write_file(place / "got", sign_again(data, "envelope", signer))
+        keys: dict[str, Any] = {"recipient": reader.signing_key, "key": reader.sealing_key, "senders": {signer.public}}
+        open_envelope(path, place / "opened", study=study, name="content", **keys)
+        return (place / "opened").read_bytes()
+
+    return Target("envelope", read_envelope, (sealed.read_bytes(),))
+
+
+def _journal_target(world: World) -> Target:
+    """The record of a member's runs, which decides what is fetched and put again."""
+    vault = make_place(world, "vault of runs")
+    journal = Journal(vault, "/ward")
+    with journal.lock():
+        journal.agree(world.study.digest)
+        journal.note_taken("north/everybody/north.card.toml", "1" * 64)
+        journal.note_put("lab/everybody/study.toml", "2" * 64)
+    path = journal.folder / "journal.json"
+    return Target(
+        "journal", lambda data: [write_file(path, data), Journal(vault, "/ward").entries][1], (path.read_bytes(),)
+    )
 
 
 def _record_target(place: Path) -> Target:

@@ -16,7 +16,7 @@ NAMES = (
     "identity", "alignment.safetensors", "collaboration.parquet", "intake.json", "alignment.json", "flare requests",
     "flare files", "flare answers", "flare result", "flare task", "flare app", "flare messages", "dask bundle",
     "dask listing", "dask part", "sum bundle", "sum box", "sum receipt", "sum closing list", "sum share", "sum result",
-    "sum model of a column", "mapping", "matched table", "records", "place listing",
+    "sum model of a column", "mapping", "matched table", "records", "place listing", "envelope", "journal",
 )  # fmt: skip
 N_MUTANTS = 20
 
