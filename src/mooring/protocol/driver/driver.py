@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from mooring.atomic_io import copy_atomically, hash_file, make_folder, open_plain_file
+from mooring.atomic_io import copy_atomically, make_folder, open_plain_file
 from mooring.errors import RefusedError
 from mooring.protocol.driver.agreement import Agreement
 from mooring.protocol.driver.journal import Journal
@@ -179,7 +179,7 @@ class Driver:
             return source
         if (beside := envelope.envelope_of(source)).is_file():  # the step sealed it
             return beside
-        study, digest = self.workspace.study, hash_file(source, what="the file")
+        study, digest = self.workspace.study, self.post.hash_own(source)
         recipient = find_member(study, route.only_recipient)
         assert recipient is not None
         folder = self.post.journal.folder / "outbox"
@@ -209,7 +209,7 @@ class Driver:
         """Copy a file of this member to where its own steps look for it."""
         if not source.is_file() or source == target:
             return False
-        if target.is_file() and hash_file(source, what="the file") == hash_file(target, what="the file"):
+        if target.is_file() and self.post.hash_own(source) == self.post.hash_own(target):
             return False
         make_folder(target.parent, mode=0o700, what="the folder")
         copy_atomically(source, target, mode=0o600, what="the file")

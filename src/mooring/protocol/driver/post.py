@@ -52,6 +52,16 @@ class Post:
     _looked: dict[str, str] = field(default_factory=dict, repr=False)
     """Versions of files at the place that need not be looked at again, by their paths."""
     _noticed: set[str] = field(default_factory=set, repr=False)
+    _digests: dict[Path, tuple[tuple[int, ...], str]] = field(default_factory=dict, repr=False)
+    """Digests of this member's own files, with what the disk says of each: a large bundle is hashed once a run."""
+
+    def hash_own(self, path: Path) -> str:
+        """Return the SHA-256 of a file of this member's folder."""
+        facts = path.stat()
+        known = (facts.st_size, facts.st_mtime_ns, facts.st_ino)
+        if self._digests.get(path, ((), ""))[0] != known:
+            self._digests[path] = known, hash_file(path, what=_WHAT)
+        return self._digests[path][1]
 
     def list(self) -> str:
         """List the place, and return why that is impossible; empty if it was listed."""
@@ -128,7 +138,7 @@ class Post:
         """Put a file unless the place has it, and return whether it was put."""
         if not source.is_file():
             return False
-        digest, there = hash_file(source, what=_WHAT), self.files.get(file.path)
+        digest, there = self.hash_own(source), self.files.get(file.path)
         version = "" if there is None else f"{digest} {there.size} {there.version}"
         if version and self._looked.get(file.path) == version:
             return False
