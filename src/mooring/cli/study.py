@@ -159,8 +159,6 @@ def init(
     """
     from mooring.atomic_io import require_absent, write_atomically
     from mooring.protocol.designer import draft
-    from mooring.protocol.messages.study import Study
-    from mooring.protocol.messages.study_file import parse_study
     from mooring.protocol.registry import exchange_of
 
     require_absent(output, force=force)
@@ -200,18 +198,16 @@ def init(
     recognised = draft.describe_recognised(
         data, known, [*(ignore or ()), *([label] if label else []), sums.person or ""]
     )
-    left = draft.count_open_entries(text)
-    plain = parse_study(text)
-    drafted = None if left else Study.from_dict(plain)
-    forecast = None if drafted is None else exchange_of(drafted).forecast(drafted)
+    drafted = draft.read_draft(text)
+    study, left, forecast = drafted.study, drafted.n_open, drafted.forecast
     write_atomically(output, text.encode(), what="the draft")
 
     console.show(
         {
             "study": str(output),
             "open_entries": left,
-            "mechanism": plain["mechanism"],
-            "fingerprint": None if drafted is None else drafted.fingerprint,
+            "mechanism": drafted.plain["mechanism"],
+            "fingerprint": None if study is None else study.fingerprint,
             "recognised": recognised,
             "forecast": None if forecast is None else forecast.as_dict(),
         },
@@ -220,8 +216,8 @@ def init(
         f"Its mechanism is {entries['name']}.",
         *(
             []
-            if drafted is None
-            else (f"{what}: {escape(sentence)}" for what, sentence in exchange_of(drafted).describe_study(drafted))
+            if study is None
+            else (f"{what}: {escape(sentence)}" for what, sentence in exchange_of(study).describe_study(study))
         ),
         *(
             []

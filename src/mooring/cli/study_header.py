@@ -43,12 +43,12 @@ def header(
     Example: mooring study header patients.csv --site north --person patient --category stage
     """
     from mooring.atomic_io import write_atomically
-    from mooring.protocol.designer.header import infer_header
+    from mooring.protocol.designer.header import HEADER_SUFFIX, infer_header
 
     described, notes = infer_header(
         data, site=site, categorical=category or (), person=person, row_per_person=row_per_person
     )
-    path, text = output or Path(f"{site}.header.toml"), described.render()
+    path, text = output or Path(f"{site}{HEADER_SUFFIX}"), described.render()
     if not yes:
         _show_before_writing(text, path)
     write_atomically(path, text.encode(), what="the header")

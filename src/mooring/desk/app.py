@@ -18,7 +18,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 
-from mooring.atomic_io import make_folder
+from mooring.atomic_io import make_folder, require_absent, write_atomically
+from mooring.desk.drafting import SOURCES, DraftForm, list_mechanisms, start_form
 from mooring.desk.files import PAGES, find_page, receive
 from mooring.desk.guide import Guide
 from mooring.desk.hand_offs import HandOff, find_file, list_hand_offs
@@ -29,6 +30,7 @@ from mooring.protocol.driver import OpenQuestion
 from mooring.protocol.driver.standing import list_standings
 from mooring.protocol.messages.card import card_fingerprint, read_card
 from mooring.protocol.messages.study import Study
+from mooring.protocol.registry import exchange_of
 from mooring.protocol.step import TABLES, Question, Step
 from mooring.protocol.steps import StepState, state_of
 from mooring.protocol.storage.vault import Vault
@@ -128,6 +130,8 @@ class DeskApplication:
             Route("/answer", self.answer, methods=["POST"]),
             Route("/place", self.choose_place, methods=["POST"]),
             Route("/file/{name:path}", self.hand_off),
+            Route("/draft", self.start_draft),
+            Route("/draft", self.draft, methods=["POST"]),
             Route("/page/{name}", self.read_page),
         ]
         guard = Middleware(Guard, session=self.session)
@@ -284,6 +288,59 @@ class DeskApplication:
         if path is None:
             return PlainTextResponse("There is no such page.\n", 404)
         return HTMLResponse(path.read_bytes(), headers={"content-security-policy": DOCUMENT_POLICY})
+
+    def start_draft(self, request: Request) -> Response:
+        """Return the form in which a study is drafted, or ask for the file whose columns it has."""
+        source, form, problem = request.query_params.get("source", ""), None, None
+        if source:
+            try:
+                form = start_form(self.workspace, source, request.query_params.get("mechanism", ""))
+            except MooringError as found:
+                problem = found
+        return self._show_draft(form, problem)
+
+    async def draft(self, request: Request) -> Response:
+        """Judge what was typed, and show what the study would give, or write the draft."""
+        async with request.form(max_files=0, max_fields=_MOST_FIELDS) as form:
+            return await run_in_threadpool(self._draft, form)
+
+    def _draft(self, entries: FormData) -> Response:
+        form, problem = None, None
+        typed = {name: value for name, value in entries.items() if isinstance(value, str)}
+        try:
+            self.session.require_form_token(typed.get("form_token"))
+            form = start_form(self.workspace, typed.get("source", ""), typed.get("mechanism", ""))
+            form.fill_in(typed)
+            form.judge(self.workspace)
+            if form.draft is not None and typed.get("do") == "write":
+                path = self.workspace.study_file
+                require_absent(path, force=bool(typed.get("replace")))
+                write_atomically(path, form.draft.text.encode(), mode=0o600, what="the draft")
+                lines = (f"Wrote {self.workspace.show(path)}. It holds no value of a row.",)
+                hand_off = (
+                    "Everybody joins and sends its card to whoever enrols; send the draft to whoever asks for it.",
+                )
+                self.jobs.show(Job("Draft the study", outcome=Outcome(None, {}, lines, hand_off)))
+                self.guide.go_on()
+                return RedirectResponse(f"{self.session.path}/", 303)
+        except MooringError as found:
+            problem = found
+        return self._show_draft(form, problem)
+
+    def _show_draft(self, form: DraftForm | None, problem: MooringError | None) -> Response:
+        study = form.draft.study if form and form.draft else None
+        values = {
+            "title": "draft a study",
+            "base": self.session.path,
+            "form_token": self.session.form_token,
+            "form": form,
+            "problem": problem,
+            "terms": () if study is None else exchange_of(study).describe_study(study),
+            "sources": self.workspace.list_files(SOURCES),
+            "mechanisms": list_mechanisms(),
+            "has_study": self.workspace.has_study,
+        }
+        return HTMLResponse(render_page("draft.html.jinja", values, package=__package__))
 
     def hand_off(self, request: Request) -> Response:
         """Return a file that a step made for others, for the person to send."""

@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from mooring.atomic_io import hash_file, make_folder, open_atomically
 from mooring.errors import InputError, RefusedError
+from mooring.protocol.designer.header import HEADER_SUFFIX
 from mooring.protocol.messages.envelope import SUFFIX as SEALED
 from mooring.protocol.messages.envelope import open_envelope
 from mooring.protocol.step import TABLES
@@ -100,6 +101,8 @@ def _choose_path(workspace: Workspace, name: str) -> Path:
         folder, _, ending = pattern.rpartition("/")
         if fnmatchcase(name, ending):
             return workspace.root / folder / name
+    if name.endswith(HEADER_SUFFIX):
+        return workspace.root / name
     if name.endswith(".toml"):  # browsers and mail programs number files of the same name
         return workspace.study_file
     if name.endswith(_BESIDE):

@@ -18,10 +18,11 @@ import pyarrow as pa
 
 from mooring.errors import InputError
 from mooring.mechanisms.settings import MechanismSettings
+from mooring.protocol.forecast import StudyForecast
 from mooring.protocol.messages.card import require_name
-from mooring.protocol.messages.study import draw_nonce
-from mooring.protocol.messages.study_file import FORMAT, TODO, render_study
-from mooring.protocol.registry import get_exchange
+from mooring.protocol.messages.study import Study, draw_nonce
+from mooring.protocol.messages.study_file import FORMAT, TODO, parse_study, render_study
+from mooring.protocol.registry import exchange_of, get_exchange
 from mooring.tables.cells import describe_type, holds_words, is_number
 from mooring.tables.files import OpenTable, open_table
 from mooring.tables.inference import LikelyKind, infer_column, kind_of_type
@@ -167,6 +168,30 @@ def render_draft(
 def count_open_entries(text: str) -> int:
     """Return the number of open entries in a draft."""
     return sum(1 for line in text.splitlines() if TODO in line)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A drafted study."""
+
+    text: str
+    """The study's file."""
+    plain: Mapping[str, Any]
+    """Its tables."""
+    n_open: int
+    """Number of open entries."""
+    study: Study | None
+    """The study; None while entries are open."""
+    forecast: StudyForecast | None
+    """What the study is likely to give; None where that cannot be told."""
+
+
+def read_draft(text: str) -> Draft:
+    """Return a draft with its forecast; a draft without open entries that is no study is refused."""
+    plain, n_open = parse_study(text), count_open_entries(text)
+    study = None if n_open else Study.from_dict(plain)
+    forecast = None if study is None else exchange_of(study).forecast(study)
+    return Draft(text, plain, n_open, study, forecast)
 
 
 _NAMES = {

@@ -50,6 +50,7 @@ from mooring.tables.schema import (
 )
 from mooring.typing import TableSource, Vector
 
+HEADER_SUFFIX = ".header.toml"
 MOST_COLUMNS = 5000
 """Maximum number of columns that a header describes, so that people can compare headers."""
 _FEW_NUMBERS = 10  # so few distinct whole numbers may be codes
