@@ -82,6 +82,83 @@ def test_private_data_noise_is_not_taken_for_an_error_of_the_map() -> None:
     assert error_of(simulation, view, "refine", "grid") < error_of(simulation, view, "procrustes", "grid")
 
 
+WIDE = Schema(
+    (
+        *(Column(f"kind {k}", "category", categories=tuple("abcdefghij")) for k in range(5)),
+        *(Column(f"count {k}", "integer", 0, 12) for k in range(2)),
+    )
+)
+
+
+@cache
+def wide_tables() -> RowSimulation:
+    """Ten participants with 30 rows of 52 columns each: every row has a direction of its own."""
+    rng, chances = np.random.default_rng(3), np.random.default_rng(1).dirichlet(np.full(10, 0.3), size=(5, 4))
+
+    def draw() -> Matrix:
+        kinds = rng.integers(0, 4, 30)
+        columns = {f"kind {k}": ["abcdefghij"[rng.choice(10, p=chances[k, kind])] for kind in kinds] for k in range(5)}
+        return encode_table(
+            WIDE,
+            pa.table(
+                columns | {f"count {k}": rng.binomial(12, 0.2 + 0.2 * ((kinds + k) % 4)).tolist() for k in range(2)}
+            ),
+        )
+
+    rows = [draw() for _ in range(10)]
+    return simulate(
+        rows,
+        [np.zeros(30, dtype=int)] * 10,
+        method="aa-i-gdp-anchor-noise",
+        anchor_noise_scale=0.2,
+        rng=np.random.default_rng(2),
+        settings=SimulationSettings(columns=WIDE.columns),
+    )
+
+
+def test_maps_of_several_participants_are_refined_together() -> None:
+    simulation = wide_tables()
+    alone, together = (replace(simulation.view(), effort=Effort(refine_rows=most, refine_again=0)) for most in (0, 150))
+    assert error_of(simulation, together, "refine") < 0.9 * error_of(simulation, alone, "refine")
+    found = run("refine", together, rng=np.random.default_rng(0))
+    assert sorted(found.others) == [2, 3, 4, 5]
+
+
+def test_all_targets_have_the_maps_that_were_refined_together_for_the_first() -> None:
+    simulation = tables(0.15)
+    first, second = simulation.view(target=1), simulation.view(target=2)
+    of_first = run("refine", first, rng=np.random.default_rng(0))
+    of_second = run("refine", second, rng=np.random.default_rng(0))
+    assert np.array_equal(of_first.others[2], of_second.rows)
+    assert np.array_equal(of_second.others[1], of_first.rows)
+
+
+def test_maps_refined_for_other_uploads_or_effort_are_not_used() -> None:
+    simulation = tables(0.15)
+    view = simulation.view()
+    before = run("refine", view, rng=np.random.default_rng(0)).rows
+    rng = np.random.default_rng(1)
+    other = replace(
+        view.uploads[2],
+        anchor_representation=view.uploads[2].anchor_representation + rng.normal(0, 0.3, view.anchor.shape),
+    )
+    changed = replace(view, uploads=(*view.uploads[:2], other))
+    assert not np.array_equal(run("refine", changed, rng=rng).rows, before)
+    assert not np.array_equal(run("refine", replace(view, effort=Effort(refine_rounds=1)), rng=rng).rows, before)
+
+
+def test_rows_that_were_read_wrongly_are_read_again_with_the_map_of_all_others() -> None:
+    simulation = wide_tables()
+    once, again = (replace(simulation.view(), effort=Effort(refine_rows=0, refine_again=n)) for n in (0, 3))
+    assert error_of(simulation, again, "refine") < 0.9 * error_of(simulation, once, "refine")
+
+
+def test_answers_of_several_models_of_the_columns_are_averaged() -> None:
+    simulation = tables(0.15, 0.5)
+    one, several = (replace(simulation.view(), effort=Effort(grid_models=n)) for n in (1, 6))
+    assert error_of(simulation, several, "procrustes", "grid") < error_of(simulation, one, "procrustes", "grid")
+
+
 def images(n_known: int, n: int) -> tuple[RowSimulation, CollusionView]:
     """Rows on a curved surface in ten dimensions, of which the attacker knows many that are public."""
     rng = np.random.default_rng(5)

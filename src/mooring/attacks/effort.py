@@ -35,6 +35,8 @@ class Effort:
     """Rounds of expectation and maximisation of the latent-class model (denoiser `grid`)."""
     latent_classes: int = 16
     """Latent classes of that model without a projection."""
+    grid_models: int = 4
+    """Models without a projection, from different starts, whose answers are averaged."""
     projected_classes: int = 32
     """Latent classes behind a projection."""
     grid_rows: int = 8192
@@ -64,11 +66,18 @@ class Effort:
     """Rounds of expectation and maximisation of the latent-class model in each of them."""
     refine_few_rounds: int = 8
     """Rounds of denoising and aligning for declared columns with private-data noise."""
-    refine_kernel_rounds: int = 20
+    refine_kernel_rounds: int = 45
     """Rounds of denoising and aligning without declared columns, or behind a projection."""
-    refine_shares: tuple[float, ...] = (80,)
-    """`known_shares` in these rounds; classes with fewer known rows than twice this number have kernels around them."""
-    refine_centres: int = 120
+    refine_rows: int = 1000
+    """Maximum number of rows of participants whose maps are refined together for declared columns."""
+    refine_again: int = 3
+    """How often rows are read again with the map of all other rows, at most."""
+    refine_again_rounds: int = 6
+    """Rounds after each time."""
+    refine_shares: tuple[float, ...] = (50,)
+    """`known_shares` in the rounds without declared columns; classes with fewer known rows than twice this number have
+    kernels around them."""
+    refine_centres: int = 600
     """`kernel_centres` in these rounds."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mooring.attacks.class_moments import ClassMoments
@@ -42,6 +42,8 @@ class Reconstruction:
     data_noise_scale: float | None = None
     """Scale of the private-data noise left in the rows, if the attack averaged some of it out; None for that of the
     upload."""
+    others: Mapping[int, Array] = field(default_factory=dict)
+    """Rows of other participants that the attack rebuilt as well, by participant, from which the denoiser `grid` learns."""
     notes: tuple[str, ...] = field(default=())
     """Remarks for the reader, such as which start was best."""
     records: Array | None = None

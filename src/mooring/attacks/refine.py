@@ -9,46 +9,82 @@ and so is the map that takes D to the upload and the anchor to its representatio
     min ‖Y − D O − 1 Ψᵀ‖² / (τ² + σ²) + ‖B − A O − 1 Ψᵀ‖² / v²,
 
 to the true map. This is expectation maximisation, because ‖X O‖ does not depend on O. τ falls slowly, so that first only
-what is certain moves the map. Where columns are declared and not projected, the population is that of the denoiser `grid`,
-otherwise of `kernel`. A search may end in a wrong map. Of several, the one is kept under which the rows and the anchor
-representation are most likely.
+what is certain moves the map.
+
+Where columns are declared and not projected, the population is that of the denoiser `grid`, which is fitted to the rows of
+several participants, so that their maps are refined together. Where there are few rows for the columns, the map turns to fit
+a row that was read wrongly. Each row is therefore read again with the map of all other rows, and the result is kept if
+the rows and the anchor representation are more likely. Otherwise, the population is that of the denoiser `kernel`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 import numpy as np
 
-from mooring.attacks.denoising.grid import denoise_by_grids
-from mooring.attacks.denoising.kernel import denoise_by_kernels
+from mooring.attacks.denoising.grid import denoise_together
+from mooring.attacks.denoising.kernel import ShapesByClass, denoise_by_kernels
+from mooring.attacks.effort import Effort
 from mooring.attacks.moments import moments
 from mooring.attacks.procrustes import procrustes
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, reconstruct
 from mooring.attacks.view import CollusionView
-from mooring.geometry.backend import device_of, namespace_of, transpose
+from mooring.geometry.backend import device_of, like, namespace_of, to_numpy, transpose
 from mooring.geometry.orthogonal import polar_factor
 from mooring.geometry.rigid import RigidMap
+from mooring.mechanisms.rotation.kernel import Upload
 from mooring.typing import Array
 
-_GRID_FACTOR, _GRID_WIDTHS, _GRID_LEAST = 0.92, (1.0, 1.4), 0.02  # encoded numbers lie between −1 and 1
-_KERNEL_FACTOR, _KERNEL_START, _KERNEL_LEAST = 0.92, 0.5, 0.1  # the last two relative to the rows' root mean square
+_GRID_FACTOR, _GRID_START, _GRID_LEAST = 0.92, 1.4, 0.02  # encoded numbers lie between −1 and 1
+_AGAIN_FACTOR, _FEW_ROWS = 0.75, 2  # rows are read again if there are at most twice as many as columns
+_KERNEL_FACTOR, _KERNEL_START, _KERNEL_LEAST = 0.95, 0.5, 0.05  # the last two relative to the rows' root mean square
+
+Views = Mapping[int, CollusionView]
+"""Views of several targets, by participant."""
+Maps = Mapping[int, RigidMap]
+Denoise = Callable[[Mapping[int, Array], float], Mapping[int, Array]]
+"""Takes the rebuilt rows of participants and τ, and returns their posterior means."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Schedule:
     """The denoiser, and how τ falls from round to round."""
 
-    denoise: Callable[..., Reconstruction]
-    starts: tuple[float, ...]
-    """τ of the first round, one for each search."""
+    denoise: Denoise
     factor: float
     """τ of a round over that of the round before."""
     least: float
     """The least τ."""
     n_rounds: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Together:
+    """Maps of participants that were refined together, kept for their other members' views."""
+
+    maps: Maps
+    scale: float
+    """The last τ."""
+    uploads: tuple[ReferenceType[Upload], ...]
+    """All uploads of the views."""
+    colluders: tuple[int, ...]
+    effort: Effort
+
+    def serves(self, view: CollusionView) -> bool:
+        """Return whether a view has the same uploads, colluders and effort, and its target is among the participants."""
+        alike = len(self.uploads) == len(view.uploads) and self.effort == view.effort
+        return (
+            alike
+            and view.target in self.maps
+            and self.colluders == _colluders(view)
+            and all(known() is upload for known, upload in zip(self.uploads, view.uploads, strict=True))
+        )
+
+
+_refined: WeakKeyDictionary[Upload, _Together] = WeakKeyDictionary()
 
 
 def refine(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
@@ -58,85 +94,175 @@ def refine(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
         raise DoesNotApply("Without rows of a colluder or public rows, nothing is known about the population.")
     if view.method.transform == "common" or (view.anchor is not None and view.anchor_noise_scale == 0):
         raise DoesNotApply("The map is known exactly, so there is nothing to refine.")
-    by_grids = bool(view.columns) and view.projection.kind == "none"
-    start = procrustes(view, rng=rng) if by_grids and view.anchor is not None else moments(view, rng=rng)
-    schedule, view = _prepare(view, start, known, by_grids=by_grids)
-    searches = [_search(view, start.rigid_map, scale, schedule, rng) for scale in schedule.starts]
-    best, scale = searches[0]
-    if len(searches) > 1:
-        level = max(scale for _, scale in searches)
-        scores = [_log_likelihood(view, estimate, level, schedule, rng) for estimate, _ in searches]
-        best, scale = searches[int(np.argmax(scores))]
-    return reconstruct(view, best, row_error=_isotropic(view, scale))
+    if view.columns and view.projection.kind == "none":
+        return _by_grids(view, rng)
+    return _by_kernels(view, known, rng)
 
 
-def _prepare(
-    view: CollusionView, start: Reconstruction, known: Array, *, by_grids: bool
-) -> tuple[_Schedule, CollusionView]:
-    """Return the schedule, and the view with the effort of the denoiser in each round; `known` are known rows."""
-    xp, effort = namespace_of(start.rows), view.effort
-    expected = float(xp.mean(xp.linalg.diagonal(start.row_error))) ** 0.5
-    if not by_grids:
-        size = float(xp.mean(known * known)) ** 0.5
-        start_scale, least = max(expected, _KERNEL_START * size), _KERNEL_LEAST * size
-        denoise = partial(denoise_by_kernels, shapes={})
-        schedule = _Schedule(denoise, (start_scale,), _KERNEL_FACTOR, least, effort.refine_kernel_rounds)
-        fewer = replace(effort, known_shares=effort.refine_shares, kernel_centres=effort.refine_centres)
-        return schedule, replace(view, effort=fewer)
-    if view.data_noise_scale > 0:  # the noise hides fine structure, and a good model of the population matters more
-        schedule = _Schedule(denoise_by_grids, (expected,), _GRID_FACTOR, _GRID_LEAST, effort.refine_few_rounds)
-        return schedule, view
-    starts = tuple(width * expected for width in _GRID_WIDTHS)
-    schedule = _Schedule(denoise_by_grids, starts, _GRID_FACTOR, _GRID_LEAST, effort.refine_rounds)
-    return schedule, replace(view, effort=replace(effort, class_rounds=effort.refine_class_rounds))
+def _by_kernels(view: CollusionView, known: Array, rng: np.random.Generator) -> Reconstruction:
+    """Refine the target's map alone; `known` are known rows."""
+    start, effort = moments(view, rng=rng), view.effort
+    size = float(namespace_of(known).mean(known * known)) ** 0.5
+    fewer = replace(
+        view, effort=replace(effort, known_shares=effort.refine_shares, kernel_centres=effort.refine_centres)
+    )
+    shapes: ShapesByClass = {}
+
+    def denoise(rows_of: Mapping[int, Array], scale: float) -> dict[int, Array]:
+        rebuilt = Reconstruction(rows_of[view.target], start.rigid_map, _isotropic(view, scale))
+        return {view.target: denoise_by_kernels(rebuilt, fewer, rng=rng, shapes=shapes).rows}
+
+    schedule = _Schedule(denoise, _KERNEL_FACTOR, _KERNEL_LEAST * size, effort.refine_kernel_rounds)
+    scale = max(_expected_error(start), _KERNEL_START * size)
+    maps, scale = _search({view.target: view}, {view.target: start.rigid_map}, scale, schedule)
+    return reconstruct(view, maps[view.target], row_error=_isotropic(view, scale))
 
 
-def _search(
-    view: CollusionView, estimate: RigidMap, scale: float, schedule: _Schedule, rng: np.random.Generator
-) -> tuple[RigidMap, float]:
-    """Return the map after all rounds from an estimate and its τ, and the last τ."""
-    Y, xp = view.target_upload.representation, namespace_of(view.target_upload.representation)
+def _by_grids(view: CollusionView, rng: np.random.Generator) -> Reconstruction:
+    together = _refined.get(view.target_upload)
+    if together is None or not together.serves(view):
+        together = _refine_together({i: replace(view, target=i) for i in _choose_participants(view)}, rng)
+        _refined.update(dict.fromkeys((view.uploads[i] for i in together.maps), together))
+    others = {i: to_numpy(estimate.invert(view.uploads[i].representation)) for i, estimate in together.maps.items()}
+    del others[view.target]
+    estimate, Y = together.maps[view.target], view.target_upload.representation
+    if view.data_noise_scale == 0 and Y.shape[0] <= _FEW_ROWS * Y.shape[1]:
+        estimate = _reread_rows(view, others, estimate, together.scale)
+    return replace(reconstruct(view, estimate, row_error=_isotropic(view, together.scale)), others=others)
+
+
+def _choose_participants(view: CollusionView) -> list[int]:
+    """Return the participants whose maps are refined together with the target's: the first ones that do not collude.
+
+    There are as many as have `effort.refine_rows` rows; none without an anchor, since a start is then costly.
+    """
+    chosen, n_rows = [], 0
+    for i, upload in enumerate(view.uploads):
+        n_rows += 0 if i in _colluders(view) else upload.representation.shape[0]
+        if view.anchor is None or n_rows > view.effort.refine_rows:
+            break
+        is_like_target = (view.labels[i] is None) == (view.labels[view.target] is None)
+        if i not in _colluders(view) and is_like_target and upload.anchor_representation is not None:
+            chosen.append(i)
+    return chosen if view.target in chosen else [*chosen, view.target]
+
+
+def _colluders(view: CollusionView) -> tuple[int, ...]:
+    return tuple(colluder.index for colluder in view.colluders)
+
+
+def _refine_together(views: Views, rng: np.random.Generator) -> _Together:
+    view = next(iter(views.values()))
+    attack = moments if view.anchor is None else procrustes
+    starts = {i: attack(each, rng=rng) for i, each in views.items()}
+    scale = float(np.mean([_expected_error(start) ** 2 for start in starts.values()])) ** 0.5
+    if view.data_noise_scale > 0:  # it hides fine structure, and many rounds would fit the map to the noise
+        n_rounds = view.effort.refine_few_rounds
+    else:
+        n_rounds, scale = view.effort.refine_rounds, _GRID_START * scale
+    schedule = _Schedule(_grid_denoiser(view, {}), _GRID_FACTOR, _GRID_LEAST, n_rounds)
+    maps, scale = _search(views, {i: start.rigid_map for i, start in starts.items()}, scale, schedule)
+    return _Together(maps, scale, tuple(ref(upload) for upload in view.uploads), _colluders(view), view.effort)
+
+
+def _grid_denoiser(view: CollusionView, others: Mapping[int, Array]) -> Denoise:
+    """Return the denoiser by a model of the columns that is fitted also to other participants' rows, which stay."""
+    view = _with_quick_models(view)
+
+    def denoise(rows_of: Mapping[int, Array], scale: float) -> dict[int, Array]:
+        every = {**others, **{i: to_numpy(rows) for i, rows in rows_of.items()}}
+        denoised, _ = denoise_together(view, every, scale**2 + view.data_noise_scale**2)
+        return {i: like(denoised[i], rows) for i, rows in rows_of.items()}
+
+    return denoise
+
+
+def _with_quick_models(view: CollusionView) -> CollusionView:
+    """Return the view with less effort for models of columns, unless private-data noise makes their quality decisive."""
+    effort = view.effort
+    if view.data_noise_scale > 0:
+        return view
+    return replace(view, effort=replace(effort, class_rounds=effort.refine_class_rounds, grid_models=1))
+
+
+def _search(views: Views, maps: Maps, scale: float, schedule: _Schedule) -> tuple[Maps, float]:
+    """Return the maps after all rounds from estimates and their τ, and the last τ."""
     for _ in range(schedule.n_rounds):
-        denoised = _denoise(view, estimate, scale, schedule, rng).rows
-        estimate = _align(view, denoised, scale)
-        gap = estimate.invert(Y) - denoised
-        residual = max(0.0, float(xp.mean(gap * gap)) - view.data_noise_scale**2) ** 0.5
-        scale = max(schedule.factor * scale, residual, schedule.least)
-    return estimate, scale
+        denoised = schedule.denoise(_invert(views, maps), scale)
+        maps = {i: _align(view, denoised[i], scale) for i, view in views.items()}
+        gaps = [float(((rows - denoised[i]) ** 2).sum()) for i, rows in _invert(views, maps).items()]
+        noise = next(iter(views.values())).data_noise_scale
+        variance = sum(gaps) / sum(int(np.prod(rows.shape)) for rows in denoised.values()) - noise**2
+        scale = max(schedule.factor * scale, max(0.0, variance) ** 0.5, schedule.least)
+    return maps, scale
 
 
-def _denoise(
-    view: CollusionView, estimate: RigidMap, scale: float, schedule: _Schedule, rng: np.random.Generator
-) -> Reconstruction:
-    return schedule.denoise(reconstruct(view, estimate, row_error=_isotropic(view, scale)), view, rng=rng)
+def _reread_rows(view: CollusionView, others: Mapping[int, Array], estimate: RigidMap, scale: float) -> RigidMap:
+    """Return the target's map after its rows were read again, as often as this makes the rows and the anchor more likely."""
+    likelihood = _log_likelihood(view, others, estimate, scale)
+    for _ in range(view.effort.refine_again):
+        again = _reread_once(view, others, estimate, scale)
+        better = _log_likelihood(view, others, again, scale)
+        if better <= likelihood:
+            break
+        estimate, likelihood = again, better
+    return estimate
+
+
+def _reread_once(view: CollusionView, others: Mapping[int, Array], estimate: RigidMap, scale: float) -> RigidMap:
+    """Return the target's map after each row was read with the map of all other rows and the anchor."""
+    Y, target, denoise = view.target_upload.representation, view.target, _grid_denoiser(view, others)
+    xp = namespace_of(Y)
+    denoised = denoise({target: estimate.invert(Y)}, scale)[target]
+    apart = xp.concat(
+        [_align(view, denoised, scale, without=j).invert(Y[j : j + 1, :]) for j in range(Y.shape[0])], axis=0
+    )
+    errors = to_numpy(xp.mean((apart - denoised) ** 2, axis=1))
+    apart_scale = max(float(np.median(errors)) ** 0.5, _GRID_LEAST)
+    start = _align(view, denoise({target: apart}, apart_scale)[target], apart_scale)
+    schedule = _Schedule(denoise, _AGAIN_FACTOR, _GRID_LEAST, view.effort.refine_again_rounds)
+    return _search({target: view}, {target: start}, apart_scale, schedule)[0][target]
+
+
+def _log_likelihood(view: CollusionView, others: Mapping[int, Array], estimate: RigidMap, scale: float) -> float:
+    """Return the log-likelihood of a map given the rows and the anchor representation, up to a constant."""
+    rows, B = to_numpy(estimate.invert(view.target_upload.representation)), view.target_upload.anchor_representation
+    variance = scale**2 + view.data_noise_scale**2
+    _, evidence = denoise_together(_with_quick_models(view), {**others, view.target: rows}, variance)
+    value = evidence[view.target]
+    if view.anchor is None or B is None:
+        return value
+    squares = float(namespace_of(B).sum((B - estimate.apply(view.anchor)) ** 2))
+    return float(value - squares / (2 * view.anchor_noise_scale**2))
+
+
+def _invert(views: Views, maps: Maps) -> dict[int, Array]:
+    return {i: maps[i].invert(view.target_upload.representation) for i, view in views.items()}
+
+
+def _align(view: CollusionView, denoised: Array, scale: float, *, without: int | None = None) -> RigidMap:
+    """Return the map that takes the denoised rows, `without` one of them, and the anchor to their images."""
+    Y, B = view.target_upload.representation, view.target_upload.anchor_representation
+    xp = namespace_of(Y)
+    weights = 0 * Y[:, :1] + 1 / (scale**2 + view.data_noise_scale**2)
+    if without is not None:
+        weights[without, 0] = 0.0
+    pairs = [(denoised, Y, weights)]
+    if view.anchor is not None and B is not None:
+        pairs.append((view.anchor, B, 0 * B[:, :1] + view.anchor_noise_scale**-2.0))
+    total = sum(xp.sum(weight) for _, _, weight in pairs)
+    centre_x, centre_y = (sum(xp.sum(pair[2] * pair[side], axis=0) for pair in pairs) / total for side in (0, 1))
+    cross = sum(transpose(weight * (source - centre_x)) @ (image - centre_y) for source, image, weight in pairs)
+    return RigidMap.from_centre(polar_factor(cross), centre_x, centre_y)
+
+
+def _expected_error(start: Reconstruction) -> float:
+    """Return τ of rows that another attack rebuilt, by its own estimate."""
+    xp = namespace_of(start.rows)
+    return float(xp.mean(xp.linalg.diagonal(start.row_error)) ** 0.5)
 
 
 def _isotropic(view: CollusionView, scale: float) -> Array:
     """Return τ² I."""
     Y = view.target_upload.representation
     return scale**2 * namespace_of(Y).eye(view.n_components, dtype=Y.dtype, device=device_of(Y))
-
-
-def _align(view: CollusionView, denoised: Array, scale: float) -> RigidMap:
-    """Return the map that takes the denoised rows to the upload and the anchor to its representation."""
-    Y, B = view.target_upload.representation, view.target_upload.anchor_representation
-    pairs = [(denoised, Y, 1 / (scale**2 + view.data_noise_scale**2))]
-    if view.anchor is not None and B is not None:
-        pairs.append((view.anchor, B, view.anchor_noise_scale**-2.0))
-    xp = namespace_of(Y)
-    total = sum(weight * source.shape[0] for source, _, weight in pairs)
-    centre_x, centre_y = (sum(pair[2] * xp.sum(pair[side], axis=0) for pair in pairs) / total for side in (0, 1))
-    cross = sum(weight * transpose(source - centre_x) @ (image - centre_y) for source, image, weight in pairs)
-    return RigidMap.from_centre(polar_factor(cross), centre_x, centre_y)
-
-
-def _log_likelihood(
-    view: CollusionView, estimate: RigidMap, scale: float, schedule: _Schedule, rng: np.random.Generator
-) -> float:
-    """Return the log-likelihood of a map given the rows and the anchor representation, up to a constant."""
-    xp, B = namespace_of(view.target_upload.representation), view.target_upload.anchor_representation
-    value = float(xp.sum(_denoise(view, estimate, scale, schedule, rng).evidence))
-    if view.anchor is None or B is None:
-        return value
-    gap = B - estimate.apply(view.anchor)
-    return value - float(xp.sum(gap * gap)) / (2 * view.anchor_noise_scale**2)

@@ -2,14 +2,15 @@
 
 Each declared column is a group of atoms in the encoded space, and a table follows a latent-class model over them. Without a
 projection the noise affects each column separately: the model is fitted to all rows at once, known rows and rows of every
-participant whose map is known exactly, and gives the posterior of every cell. A projection mixes the columns: the model is
+participant whose map is known exactly or was estimated by the attack, and gives the posterior of every cell. A projection
+mixes the columns: the model is
 then fitted to known records, and cells are drawn column by column given all others (Gibbs sampling), with a likelihood whose
 weight grows over the sweeps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
@@ -27,7 +28,7 @@ from mooring.typing import Array, Matrix
 
 _FEWEST_ROWS = 8
 _SMOOTHING = 0.5  # in units of the noise
-_fitted: WeakKeyDictionary[CollusionView, tuple[float, LatentClasses]] = WeakKeyDictionary()
+_fitted: WeakKeyDictionary[CollusionView, tuple[float, tuple[LatentClasses, ...]]] = WeakKeyDictionary()
 
 
 def denoise_by_grids(
@@ -45,22 +46,19 @@ def denoise_by_grids(
         raise DoesNotApply(f"A model of the columns needs at least {_FEWEST_ROWS} known records.")
     rows, codes = _plain(reconstruction.rows), _strata(view, [view.target])
     variance = float(np.trace(error)) / error.shape[0]
-    model = _model_of(view, rows, variance)
-    evidence = None
+    models = _models_of(view, {view.target: rows, **reconstruction.others}, variance)
+    evidence, groups = None, models[0].groups
     if view.projection.kind == "none":
-        logs = [group.log_likelihoods(rows, variance) for group in model.groups]
-        weights, densities = model.posterior(logs, codes)
+        denoised, densities, weights = _read(models, rows, codes, variance)
         evidence = like(densities, reconstruction.rows)
-        parts = [group.means(part, rows, variance) for group, part in zip(model.groups, weights, strict=True)]
-        denoised = np.hstack(parts)
     else:
         F = _plain(view.projection.matrix)
         n_chains = view.effort.grid_chains
         chains = np.tile(rows, (n_chains, 1)), np.tile(codes, n_chains)
-        drawn = CellSampler(model, F, variance).draw(*chains, view.effort.grid_sweeps, rng)[0]
+        drawn = CellSampler(models[0], F, variance).draw(*chains, view.effort.grid_sweeps, rng)[0]
         weights = [part.reshape(n_chains, rows.shape[0], -1).mean(axis=0) for part in drawn]
-        denoised = np.hstack([part @ group.atoms for group, part in zip(model.groups, weights, strict=True)]) @ F
-    cells = np.hstack([group.atoms[part.argmax(axis=1)] for group, part in zip(model.groups, weights, strict=True)])
+        denoised = np.hstack([part @ group.atoms for group, part in zip(groups, weights, strict=True)]) @ F
+    cells = np.hstack([group.atoms[part.argmax(axis=1)] for group, part in zip(groups, weights, strict=True)])
     return replace(
         reconstruction,
         rows=like(denoised, reconstruction.rows),
@@ -70,17 +68,43 @@ def denoise_by_grids(
     )
 
 
-def _model_of(view: CollusionView, rows: Matrix, variance: float) -> LatentClasses:
-    """Return the model of a view's columns. If all maps are known exactly, all attacks share it, so it is fitted once."""
+def denoise_together(
+    view: CollusionView, rows_of: Mapping[int, Matrix], variance: float
+) -> tuple[dict[int, Matrix], dict[int, float]]:
+    """Return the denoised rows of several participants, and their log densities, under models fitted to all of them.
+
+    Rows are not projected. The error of every number has the same variance.
+    """
+    models = _fit(view, rows_of, variance)
+    read = {i: _read(models, rows, _strata(view, [i]), variance) for i, rows in rows_of.items()}
+    return {i: part[0] for i, part in read.items()}, {i: float(part[1].sum()) for i, part in read.items()}
+
+
+def _read(
+    models: Sequence[LatentClasses], rows: Matrix, codes: Codes, variance: float
+) -> tuple[Matrix, Matrix, list[Matrix]]:
+    """Return the posterior means of rows, their log densities, and the probabilities of each column's atoms.
+
+    All are averages over the models, which have the same atoms.
+    """
+    groups = models[0].groups
+    logs = [group.log_likelihoods(rows, variance) for group in groups]
+    read = [model.posterior(logs, codes) for model in models]
+    weights = [sum(parts) / len(models) for parts in zip(*(weights for weights, _ in read), strict=True)]
+    densities = np.logaddexp.reduce([density for _, density in read]) - np.log(len(models))
+    means = [group.means(part, rows, variance) for group, part in zip(groups, weights, strict=True)]
+    return np.hstack(means), densities, weights
+
+
+def _models_of(view: CollusionView, rows_of: Mapping[int, Matrix], variance: float) -> tuple[LatentClasses, ...]:
+    """Return the models of a view's columns, which all attacks share and are fitted once if all maps are known exactly."""
     exact = map_back_exactly(view)
     if not exact:
-        return _fit(view, (rows, _strata(view, [view.target])), variance)
+        return _fit(view, rows_of, variance)
     stored = _fitted.get(view)
     if stored is None or abs(stored[0] - variance) > 1e-9 * variance:
-        pooled = np.concatenate([_plain(rows) for rows in exact.values()])
-        step = 1 + pooled.shape[0] // view.effort.grid_rows
-        noisy = pooled[::step], _strata(view, list(exact))[::step]
-        stored = _fitted[view] = (variance, _fit(view, noisy, variance))
+        rows = {i: _plain(part) for i, part in exact.items()}
+        stored = _fitted[view] = (variance, _fit(view, rows, variance, most=view.effort.grid_rows))
     return stored[1]
 
 
@@ -95,21 +119,27 @@ def _strata(view: CollusionView, participants: Sequence[int]) -> Codes:
     return np.asarray(view.codes_of(participants) * n_owners + owners)
 
 
-def _fit(view: CollusionView, noisy: tuple[Matrix, Codes], variance: float) -> LatentClasses:
-    """Fit the model to known records and noisy rows; behind a projection, noisy rows are used only if few are known."""
-    F, sigma, rng = (
-        _plain(view.projection.matrix),
-        variance**0.5,
-        np.random.default_rng(0),
-    )  # a fixed seed, so that all attacks get the same model
+def _fit(
+    view: CollusionView, rows_of: Mapping[int, Matrix], variance: float, *, most: int | None = None
+) -> tuple[LatentClasses, ...]:
+    """Fit models to known records and participants' noisy rows, of which some are left out if there are more than `most`.
+
+    They differ in where their fit starts. Behind a projection, there is one, and noisy rows are used only if few records are
+    known.
+    """
+    pooled = np.concatenate(list(rows_of.values()))
+    step = 1 if most is None else 1 + pooled.shape[0] // most
+    noisy = pooled[::step], _strata(view, list(rows_of))[::step]
+    F, sigma = _plain(view.projection.matrix), variance**0.5
+    rng = np.random.default_rng(0)  # a fixed seed, so that all attacks get the same models
     known = np.concatenate([_plain(part) for part in view.reference_records]), _strata(view, view.reference_owners)
     mixed = view.projection.kind != "none"
     groups = tuple(
         make_atoms(view.columns, known[0], sigma, noisy[0] @ _plain(view.projection.decoder) if mixed else noisy[0])
     )
     certain = [np.eye(len(group.atoms))[group.nearest(known[0])] for group in groups]
-    most = max(int(part.max()) for part in (known[1], noisy[1], _strata(view, [view.target])))
-    labels = np.arange(most + 1) // (len(view.uploads) + 1)
+    last = max(int(part.max()) for part in (known[1], noisy[1], _strata(view, [view.target])))
+    labels = np.arange(last + 1) // (len(view.uploads) + 1)
 
     def fitted(likelihoods: Sequence[Matrix], codes: Codes) -> LatentClasses:
         both = [np.concatenate(pair) for pair in zip(certain, likelihoods, strict=True)]
@@ -127,7 +157,8 @@ def _fit(view: CollusionView, noisy: tuple[Matrix, Codes], variance: float) -> L
         )
 
     if not mixed:
-        return fitted(_likelihoods(groups, noisy[0], variance), noisy[1])
+        likelihoods = _likelihoods(groups, noisy[0], variance)
+        return tuple(fitted(likelihoods, noisy[1]) for _ in range(view.effort.grid_models))
     model = fitted([part[:0] for part in certain], noisy[1][:0])
     if known[0].shape[0] < view.effort.refit_below:
         some = slice(None, None, 1 + noisy[0].shape[0] // view.effort.refit_rows)
@@ -135,7 +166,7 @@ def _fit(view: CollusionView, noisy: tuple[Matrix, Codes], variance: float) -> L
         for _ in range(view.effort.grid_refits):
             drawn = CellSampler(model, F, variance).draw(rows, codes, view.effort.refit_sweeps, rng)[1]
             model = fitted([np.eye(len(group.atoms))[cell] for group, cell in zip(groups, drawn, strict=True)], codes)
-    return model
+    return (model,)
 
 
 def _likelihoods(groups: Sequence[AtomGroup], rows: Matrix, variance: float) -> list[Matrix]:
