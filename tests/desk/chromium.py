@@ -84,20 +84,27 @@ class Tab:
 
     def submit(self, form: str, **values: str | bool) -> str:
         """Fill in a form as somebody would, send it, and return the panel that is there once it has ended."""
+        self.send_form(form, f"{form} button", **values)
+        return str(self.wait_for("!window.isOld && (document.querySelector('#outcome, #problem') || {}).innerText"))
+
+    def send_form(self, form: str, button: str, **values: str | bool) -> None:
+        """Fill in a form, and press a button of it."""
         self.wait_for(f"!!document.querySelector('{form}')")
         for name, value in values.items():
             entry = f"document.querySelector('{form} [name={name}]')"
             what = "checked" if isinstance(value, bool) else "value"
             self.find(f"{entry}.{what} = {json.dumps(value)}")
-        self.find(f"window.isOld = true; document.querySelector('{form} button').click()")
-        return str(self.wait_for("!window.isOld && (document.querySelector('#outcome, #problem') || {}).innerText"))
+        self.find(f"window.isOld = true; document.querySelector('{button}').click()")
+
+    def follow(self, link: str) -> None:
+        """Follow a link of the page, and wait until another page has come."""
+        self.find(f"window.isOld = true; document.querySelector('{link}').click()")
+        self.wait_for("!window.isOld")
 
     def answer(self, kind: str) -> None:
         """Say yes to a question, as soon as the page asks it by itself."""
         form = f"#ask-{kind} form"
-        self.wait_for(f"!!document.querySelector('{form}')")
-        self.find(f"document.querySelector('{form} [name=sure]').checked = window.isOld = true")
-        self.find(f"document.querySelector('{form} [value=yes]:not([name=sure])').click()")
+        self.send_form(form, f"{form} button[value=yes]", sure=True)
         self.wait_for(f"!window.isOld && !document.querySelector('{form}')")
 
     def upload(self, *paths: Path, replace: bool = False) -> str:

@@ -45,7 +45,9 @@ class Running:
         talk.endheaders(body)
         found = talk.getresponse()
         answer = Answer(
-            found.status, {name.lower(): value for name, value in found.getheaders()}, found.read().decode()
+            found.status,
+            {name.lower(): value for name, value in found.getheaders()},
+            found.read().decode(errors="replace"),
         )
         talk.close()
         return answer

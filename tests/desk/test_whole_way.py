@@ -22,6 +22,8 @@ NAMES = ("north", "south", "east")
 ROLES = (*NAMES, "analyst")
 DRAFT = "study init columns.csv --name ward --label ill --classes no,yes"
 DRAFT += " --range age=0:120 --range pressure=50:250 --category smoker=no,yes"
+FORM = {"low-0": "0", "high-0": "120", "low-1": "50", "high-1": "250", "kind-2": "category"}
+FORM |= {"kind-3": "classes", "words-3": "no,yes"}
 SUMS = " --mechanism secure-sum --epsilon 2"
 LIMITS = '\n[limits]\nuploads = ["epsilon at most 1"]\nmodel = "membership at most 2 %"\n'
 REASON = "Dr. Ash: the ward's board agreed"
@@ -72,9 +74,14 @@ def test_three_participants_and_an_analyst_go_from_joining_to_the_report_in_chro
     for role, tab in tabs.items():
         kind = "analyst" if role == "analyst" else "participant"
         assert f"{role}.card.toml" in tab.submit("#join form", name=role, role=kind)
-    commands.run(*shlex.split(DRAFT), place=place / "post")
-    copy(place, "post/study.toml", "analyst")
-    north.upload(place / "post" / "study.toml")
+    analyst.upload(place / "post" / "columns.csv")
+    analyst.follow("nav a[href$=draft]")
+    analyst.send_form("#source", "#source button", mechanism="rotation")
+    analyst.send_form("#draft", "#draft [value=write]", name="ward", **FORM)
+    analyst.wait_for("document.querySelectorAll('fieldset .fault').length === 1")  # no words for 'smoker' yet
+    analyst.send_form("#draft", "#draft [value=write]", **{"words-2": "no, yes"})
+    assert "Wrote study.toml" in str(analyst.wait_for("(document.querySelector('#outcome') || {}).innerText"))
+    north.upload(place / "analyst" / "study.toml")
     analyst.upload(*(place / name / f"{name}.card.toml" for name in NAMES))
     assert all((place / "analyst" / f"{name}.card.toml").is_file() for name in NAMES)
     assert "mooring study enrol" in analyst.submit("#enrol form")
@@ -83,6 +90,7 @@ def test_three_participants_and_an_analyst_go_from_joining_to_the_report_in_chro
     assert (place / "north" / "study.toml").read_bytes() == (place / "analyst" / "study.toml").read_bytes()
 
     tabs["east"].send("Page.reload")
+    tabs["east"].answer("study")
     tabs["east"].submit("#deal form")  # who was enrolled first
     copy(place, "east/ward.anchor", "north", "south")
     assert "mooring check patients.csv" in north.submit("#check form", data="patients.csv")
@@ -94,6 +102,7 @@ def test_three_participants_and_an_analyst_go_from_joining_to_the_report_in_chro
     for name in NAMES:
         tabs[name].submit("#share form", data="patients.csv", labels=True)
         assert (place / name / f"{name}.bundle").is_file()
+        assert tabs[name].find(f"!!document.querySelector('.sends a[href$=\"/file/{name}.bundle.sealed\"][download]')")
 
     analyst.upload(*(place / name / f"{name}.bundle.sealed" for name in NAMES))
     analyst.submit("#align form", mode="first")
@@ -237,10 +246,34 @@ def finish(place: Path, members: Mapping[str, Member], **release: str) -> None:
     assert (place / "east" / "report.html").read_text() == "signed"
     east.take("report", force="yes")
     assert "<svg" in (place / "east" / "report.html").read_text()
+    for name in ("east", "analyst"):
+        require_hand_offs(members[name])
     study = east.desk.application.workspace.study
     assert {name for one in members.values() for name in one.taken} == {
         step.name for step in steps_of(study) if step.run
     }
+
+
+def require_hand_offs(member: Member) -> None:
+    """The page links what steps made for others, each file for its recipients, and no other file can be downloaded."""
+    hand_offs = member.desk.application.look().hand_offs
+    page = member.desk.ask("GET", "/").text
+    recipients: dict[str, set[str]] = {}
+    for hand_off in hand_offs:
+        for file in hand_off.files:
+            recipients.setdefault(file, set()).update(hand_off.recipients)
+            assert f'/file/{file}" download>' in page
+            assert member.desk.ask("GET", f"/file/{file}").headers["content-disposition"].startswith("attachment")
+    if member.root.name == "analyst":
+        assert recipients["study.toml"] == {"everybody"}
+        for name in NAMES:
+            delivered = {file for file in recipients if file.startswith(f"results/{name}/")}
+            assert delivered
+            assert all(recipients[file] == {name} for file in delivered)
+    else:
+        assert {"analyst"} <= set().union(*(to for file, to in recipients.items() if ".bundle" in file))
+    for other in ("patients.csv", "vault%2fkey", "..%2fpost%2fcolumns.csv", f".%2f{next(iter(recipients))}", "results"):
+        assert member.desk.ask("GET", f"/file/{other}").status == 404
 
 
 def test_every_step_of_rotation_does_on_the_desk_what_its_command_does(
