@@ -339,7 +339,7 @@ def draw_mechanisms(result: AuditResult, chosen: PointResult | None = None) -> C
         return None
     guess = min(figure.chance or 0.0 for *_, figure in shown)
     ends = [
-        ("alone", result.references.local_only, guess, SAND, "diamond"),
+        ("alone", result.find_alone(chosen or shown[0][0]), guess, SAND, "diamond"),
         ("all raw rows pooled", result.references.pooled_raw, 1.0, QUIET, "square"),
     ]
     scores = [
@@ -385,11 +385,11 @@ def draw_calibration(evaluation: Evaluation | None) -> Chart | None:
     return Chart("Share that came true by probability", area, tuple(shapes), (), 240)
 
 
-def _score_axis(scores: Sequence[Score], title: str, *, from_zero: bool = False, room: float = 0.05) -> Axis:
-    """Return an axis over scores and their intervals, which starts at zero if lengths are compared."""
+def _score_axis(scores: Sequence[Score], title: str, *, room: float = 0.05) -> Axis:
+    """Return an axis over scores and their intervals."""
     lows = [score.value if math.isnan(score.low) else score.low for score in scores]
     highs = [score.value if math.isnan(score.high) else score.high for score in scores]
-    low = min(0.0, *lows) if from_zero else min(lows) - room
-    high = 1.02 if from_zero else min(max(highs) + room, 1.02)
+    low = min(lows) - room
+    high = min(max(highs) + room, 1.005)
     least = -1.0 if scores[0].metric == "R²" else 0.0
     return Axis.even(title, max(low, least), high, ".0%" if scores[0].is_percent else ".2f")

@@ -81,27 +81,27 @@ def picture_attackers(
     linked = _find(point, _LINKAGE) if point is not None and point.point.shares_rows else None
     if member is None and linked is None and promise is None:
         return []
-    rate = _RATE if member is None else max(_RATE, member.chance or 0.0)  # few other rows can only show a larger one
-    panels = []
+    shown = _RATE if member is None else max(_RATE, member.chance or 0.0)
+    panels, notes = [], ["How many of 100 in the data are recognised, by an attacker who accepts 1 false alarm in 100."]
     if member is not None:
         panels.append(_show_figure("Rows recognised by the strongest attack found", member))
+        if round(1 / shown) < round(1 / _RATE):
+            notes.append(f"So few rows show no attack with fewer false alarms than 1 in {round(1 / shown)}.")
     if promise is not None:
-        bound, guess = bound_share(*promise, rate), f"by guessing {_count(rate)}"
-        heading, colour = f"{unit.capitalize()}s recognised by any attack, at most", CALM if bound <= _STRONG else SAND
+        heading, bound = f"{unit.capitalize()}s recognised by any attack, at most", bound_share(*promise, _RATE)
+        colour, guess = CALM if bound <= _STRONG else SAND, f"by guessing {_count(_RATE)}"
         panels.append(People(heading, f"{_round_up(bound)} of 100", "", bound, colour, guess))
+        notes.append("The guarantee bounds any attack, on its assumptions.")
+        most = bound_share(*promise, shown)  # at the false alarms of the figure
+        if member is not None and member.value > most:
+            notes.append(_ABOVE if member.interval.low > most else _ABOVE_BY_CHANCE)
+    elif member is not None or linked is not None:
+        notes.append("A better attack may exist.")
+    if linked is None and len(panels) == 1:
+        panels.insert(0, People("Recognised by guessing", f"{_count(shown)} of 100", "", shown, QUIET))
     if linked is not None:
         panels.append(_show_figure("Rows picked out of ten look-alikes by the strongest attack found", linked))
-    if linked is None and len(panels) == 1:
-        panels.insert(0, People("Recognised by guessing", f"{_count(rate)} of 100", "", rate, QUIET))
-    accepts = f", by an attacker who accepts 1 false alarm in {round(1 / rate):,}" if member or promise else ""
-    words = f"How many of 100 in the data are recognised{accepts}."
-    notes = [words, "A better attack may exist." if (member or linked) and not promise else "", caveat]
-    if promise is not None:
-        notes.insert(1, "The guarantee bounds any attack, on its assumptions.")
-        if member is not None and member.value > bound_share(*promise, rate):
-            held = not member.interval.low > bound_share(*promise, rate)
-            notes.insert(2, _ABOVE_BY_CHANCE if held else _ABOVE)
-    return [Picture("What an attacker gets", " ".join(filter(None, notes)), people=tuple(panels))]
+    return [Picture("What an attacker gets", " ".join(filter(None, [*notes, caveat])), people=tuple(panels))]
 
 
 def picture_trade_off(audit: AuditResult | Plan, point: PointResult | None) -> list[Picture]:

@@ -448,7 +448,10 @@ def _list_doubts(study: Study | None, records: StudyRecords, audits: Sequence[At
                 Finding("forecast", f"Forecast{like}: {outlook.words}.", (outlook.question,)) for outlook in useless
             ]
     for attacked in audits:
-        if attacked.study_point is not None and (words := state_only_class(attacked.study_point)):
+        point = (
+            None if attacked.is_self_attack else attacked.study_point
+        )  # a part of one's rows says nothing of joining
+        if point is not None and (words := state_only_class(point)):
             findings.append(Finding("one class", f"In the simulation of {attacked.title}: {words}"))
     return findings
 

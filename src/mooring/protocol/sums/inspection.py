@@ -200,7 +200,9 @@ def _attack(study: Study, encoded: EncodedRows, seed: int) -> AuditResult | None
         settings=AuditSettings(colluders=(0,), targets=(1,), seed=seed, feature_map=study_features(study)),
     )
     # scores of models of a part of the participant's rows say nothing about joining
-    results = tuple(replace(point, deployed=None, gain=None, alone=None, learner=None) for point in result.points)
+    results = tuple(
+        replace(point, deployed=None, gain=None, alone=None, learner=None, predicts_one_of=0) for point in result.points
+    )
     return replace(result, points=results, references=References(None, None, 0), warnings=())
 
 
