@@ -23,7 +23,7 @@ from mooring.mechanisms.sums.answers import (
     regress,
 )
 from mooring.mechanisms.sums.workload import PairwiseTotal
-from mooring.testing.answers import measure_coverage
+from mooring.testing.answers import measure_coverage, measure_false_alarms
 
 RESULTS = Path(__file__).parent / "results" / "answers.json"
 SETTINGS = ((1.0, 2_000), (1.0, 6_000), (1.0, 30_000), (8.0, 2_000))
@@ -38,6 +38,7 @@ ASKED: dict[str, tuple[Callable[[PairwiseTotal], Answer], int]] = {
     "odds ratios, 3 columns": (lambda total: estimate_odds_ratios(total, "ill ~ age + log(crp) + sex"), 20),
 }
 """For each answer, how it is asked, and by how much fewer draws it is measured because it takes long."""
+_LEAST_SHOWN = 0.2  # share of the draws in which an estimate must be shown for its coverage to be stated
 
 
 def measure(n_draws: int) -> list[dict[str, object]]:
@@ -47,7 +48,7 @@ def measure(n_draws: int) -> list[dict[str, object]]:
         for name, (ask, fewer) in ASKED.items():
             draws = n_draws // fewer
             coverage = measure_coverage(ask, n_draws=draws, epsilon=epsilon, n_rows=n_rows)
-            shares = [entry.share for entry in coverage.values()]
+            shares = [entry.share for entry in coverage.values() if entry.n_shown >= _LEAST_SHOWN * draws]
             rows.append(
                 {
                     "answer": name,
@@ -65,6 +66,16 @@ def measure(n_draws: int) -> list[dict[str, object]]:
     return rows
 
 
+def measure_alarms(n_draws: int) -> list[dict[str, object]]:
+    """Return how often the log-rank test rejects at 5 % although groups have the same survival, for each setting."""
+    rows: list[dict[str, object]] = []
+    for epsilon, n_rows in SETTINGS:
+        share = measure_false_alarms(n_draws=n_draws, epsilon=epsilon, n_rows=n_rows)
+        rows.append({"epsilon": epsilon, "rows": n_rows, "draws": n_draws, "rejected": share})
+        print(rows[-1], flush=True)
+    return rows
+
+
 def main() -> None:
     """Measure, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -73,6 +84,7 @@ def main() -> None:
     content = {
         "machine": machine.described(),
         "date": datetime.now(UTC).date().isoformat(),
+        "log_rank": measure_alarms(chosen.draws),
         "rows": measure(chosen.draws),
     }
     RESULTS.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

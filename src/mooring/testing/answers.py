@@ -141,6 +141,25 @@ def measure_coverage(
     }
 
 
+def measure_false_alarms(*, n_draws: int, epsilon: float, n_rows: int = _N_ROWS, level: float = 0.05) -> float:
+    """Return the share of draws in which the log-rank test rejects at a level, although groups have the same survival.
+
+    Each row that is drawn gets its sex by a coin. A draw without a test counts as one that does not reject.
+    """
+    from mooring.mechanisms.sums.answers.survival import estimate_survival
+
+    n_rejected = 0
+    for seed in range(n_draws):
+        rng = np.random.default_rng([2, seed])
+        total = population().draw_with_coins("sex", rng, n_rows).with_noise(rng, _find_variance(epsilon))
+        try:
+            test = estimate_survival(total, by="sex").log_rank
+        except InputError:
+            continue
+        n_rejected += test is not None and test.p < level
+    return n_rejected / n_draws
+
+
 def _check_refusal(ask: Callable[[PairwiseTotal], Answer]) -> None:
     try:
         answer = ask(draw_total(0, 0.001, 300))
@@ -186,6 +205,20 @@ class _Population:
     def draw(self, rng: np.random.Generator, n_rows: int = _N_ROWS) -> PairwiseTotal:
         """Return the total of rows drawn with replacement, without noise."""
         return self._sum(self.draw_counts(rng, n_rows))
+
+    def draw_with_coins(self, name: str, rng: np.random.Generator, n_rows: int) -> PairwiseTotal:
+        """Return the total of rows drawn with replacement, each of which has a level of one column at random."""
+        index = next(k for k, levels in enumerate(self.workload.columns) if levels.name == name)
+        n_levels = self.workload.columns[index].n_levels
+        start = 1 + sum(levels.n_levels for levels in self.workload.columns[:index])
+        counts = rng.multinomial(self.draw_counts(rng, n_rows).astype(np.int64), np.full(n_levels, 1 / n_levels))
+        products = np.zeros((self.levels.shape[1],) * 2)
+        for level, drawn in enumerate(counts.T.astype(np.float64)):
+            rows = self.levels.copy()
+            rows[:, start : start + n_levels] = np.eye(n_levels)[level]
+            products += rows.T @ (drawn[:, None] * rows)
+        curves = counts.sum(axis=1) @ self.curves
+        return PairwiseTotal(self.workload, self.workload.assemble(products, curves))
 
     def frame(self, rng: np.random.Generator, n_rows: int = _N_ROWS) -> Any:
         """Return the rows that `draw` sums, as a pandas DataFrame."""
