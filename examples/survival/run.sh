@@ -65,4 +65,4 @@ say "The analyst's report, with everything that was asked"
 in_folder analyst mooring report analysis --output ../report.html
 
 say "Beside the curves of the pooled rows, which nobody has in a real study"
-"$python" "$here/compare.py" . survival.json
+"$python" "$here/compare.py" . survival.json compare.html

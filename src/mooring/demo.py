@@ -1,7 +1,8 @@
 """The demonstration: a whole study of secure sums on scikit-learn's digits, in which every role runs the real commands.
 
 Twenty participants have forty handwritten digits each. Every command runs in a process of its own, in its role's folder. An
-audit of the same digits compares the study with the paper's method and with sums without noise.
+audit of the same digits compares the study with the paper's method and with sums without noise. A second study, of
+scikit-learn's diabetes table split among four hospitals, ends in a Table 1 and a regression.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_diabetes, load_digits
 
 from mooring.attacks import current_effort, set_effort
 from mooring.errors import MooringError
@@ -38,6 +39,9 @@ LABEL = "digit"
 _EVERYBODY = 20  # fewer participants do not get more rows each
 EPSILON = 2.0
 _N_COMBINERS = 15
+N_HOSPITALS, HOSPITAL_EPSILON = 4, 8.0
+_N_PATIENTS = 442
+_RANGES = {"age": (18, 90), "bmi": (15, 45), "pressure": (50, 140), "progression": (0, 400)}
 # Modules that commands use are loaded once, in a process that is forked for each command. This is done on Linux only: the
 # linear algebra of macOS does not survive a fork, and Windows has none. There, each process loads its own modules.
 _START = "forkserver" if sys.platform == "linux" else "spawn"
@@ -58,6 +62,8 @@ class DemoResult:
     predictions: tuple[dict[str, Any], ...]
     """The result of `mooring predict` for each participant."""
     audit: dict[str, Any]
+    answers: tuple[dict[str, Any], ...]
+    """The results of `mooring describe` and `mooring regress` in the study of four hospitals."""
 
     def mean_score(self, name: Literal["score", "local_only"]) -> float:
         """Return the mean over participants of the balanced accuracy of the joint model, or of a model trained alone."""
@@ -80,7 +86,37 @@ def run_demo(folder: Path, *, n_participants: int, seed: int, progress: Progress
     (folder / "post").mkdir()
     (folder / "analyst" / "inbox").mkdir(parents=True)
     with _command_processes() as pool:
-        return _play(_Stage(pool, tables, progress), folder, seed)
+        stage = _Stage(pool, tables, progress)
+        return replace(_play(stage, folder, seed), answers=_play_questions(stage, folder / "hospitals", seed))
+
+
+def _play_questions(stage: _Stage, folder: Path, seed: int) -> tuple[dict[str, Any], ...]:
+    """Run a study of several questions in a folder: four hospitals upload once, and the analyst asks."""
+    places = write_hospitals(folder, seed=seed)
+    analyst, post = folder / "analyst", folder / "post"
+    (analyst / "inbox").mkdir(parents=True)
+    post.mkdir()
+    draft = ["study", "init", str(places[0] / "rows.csv"), "--name", "hospitals", "--mechanism", SECURE_SUM]
+    draft += ["--epsilon", f"{HOSPITAL_EPSILON:g}", "--expected-rows", str(_N_PATIENTS), "--output", "study.toml"]
+    draft += [word for name, (low, high) in _RANGES.items() for word in ("--range", f"{name}={low}:{high}")]
+    draft += ["--category", "sex=f,m", "--question", "tables", "--question", "regression"]
+    stage.run("a second study", post, draft)
+    stage.each("keys", lambda name: ["join", "--name", name, "--output", f"../post/{name}.card.toml"], places)
+    joining = ["join", "--role", "analyst", "--name", "analyst", "--output", "../post/analyst.card.toml"]
+    stage.run("keys", analyst, joining)
+    stage.run("the roster", post, ["study", "enrol", *(f"{place.name}.card.toml" for place in (*places, analyst))])
+    agreed = ["--study", "../post/study.toml"]
+    share = ["share", "rows.csv", *agreed]
+    stage.each("sharing sums", lambda name: [*share, "--output", f"../analyst/inbox/{name}.bundle"], places)
+    stage.run("closing", analyst, ["align", *agreed, "--bundles", "inbox"])
+    shutil.copy(analyst / "analysis" / "closing.list", post)
+    combine = ["combine", *agreed, "--bundles", "../analyst/inbox", "--list", "../post/closing.list"]
+    stage.each("combining", lambda name: [*combine, "--output", f"../analyst/inbox/{name}.share"], places)
+    asked = (["describe", "--by", "sex"], ["regress", "progression ~ bmi + sex"])
+    pages = [["--page", f"../../{words[0]}.html"] for words in asked]
+    return tuple(
+        stage.run("answers", analyst, [*words, *agreed, *page]) for words, page in zip(asked, pages, strict=True)
+    )
 
 
 def _play(stage: _Stage, folder: Path, seed: int) -> DemoResult:
@@ -120,7 +156,7 @@ def _play(stage: _Stage, folder: Path, seed: int) -> DemoResult:
     audited = stage.run("attacking", folder / "auditor", audit)
     page = ["report", "analysis", *agreed, "--audit", "../auditor/audit-report/audit.json"]
     stage.run("the report", analyst, [*page, "--output", "../report.html"])
-    return DemoResult(tables, enrolled["fingerprint"], tuple(predictions), audited)
+    return DemoResult(tables, enrolled["fingerprint"], tuple(predictions), audited, ())
 
 
 @contextmanager
@@ -189,7 +225,7 @@ class _Stage:
             raise MooringError(f"'mooring {' '.join(command)}' failed in {place.name}:\n{errors.strip()}")
         self.done += 1
         n = len(self.tables.names)
-        self.progress(self.done, 9 + 3 * n + 2 * min(n, _N_COMBINERS), words)
+        self.progress(self.done, 15 + 3 * n + 2 * min(n, _N_COMBINERS) + 3 * N_HOSPITALS, words)
         answer: dict[str, Any] = json.loads(output)
         return answer
 
@@ -231,6 +267,21 @@ def write_tables(folder: Path, *, n_participants: int, seed: int) -> Tables:
     everybody = np.concatenate(shared)
     _write(tables.everything, images[everybody], digits[everybody])
     return tables
+
+
+def write_hospitals(folder: Path, *, seed: int) -> list[Path]:
+    """Split the patients of scikit-learn's diabetes table among four hospitals, each with a folder and rows.csv."""
+    values, progression = load_diabetes(return_X_y=True, scaled=False)
+    places = [folder / f"hospital-{k + 1}" for k in range(N_HOSPITALS)]
+    parts = np.array_split(np.random.default_rng(seed).permutation(len(values)), N_HOSPITALS)
+    for place, rows in zip(places, parts, strict=True):
+        place.mkdir(parents=True)
+        with (place / "rows.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["age", "sex", "bmi", "pressure", "progression"])
+            for (age, sex, bmi, pressure), after in zip(values[rows, :4], progression[rows], strict=True):
+                writer.writerow([int(age), "fm"[int(sex) - 1], round(bmi, 1), round(pressure), int(after)])
+    return places
 
 
 def _write(path: Path, images: npt.NDArray[np.float64], digits: npt.NDArray[np.int64]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
@@ -132,10 +133,93 @@ def test_synthetic_rows_are_written_once(folder: Path) -> None:
         (["associate", "height"], "column"),
         (["synthesize", "--impossible", "arm"], "impossible"),
         (["describe", "--shares", "nowhere"], ""),
+        (["train", "--shares", "inbox", "--outcome", "height"], "column"),
+        (["train", "--shares", "inbox", "--outcome", "months"], "outcome"),
     ],
 )
-def test_a_question_that_cannot_be_answered_is_refused_with_a_sentence(
+def test_a_question_that_cannot_be_answered_is_refused_with_a_sentence_and_nothing_is_opened_or_lost(
     folder: Path, words: list[str], what: str
 ) -> None:
+    before = contents_of(folder)
     with chdir(folder):
-        run(*words, code=None, what=what)
+        refused = run(*words, code=None, what=what)
+    assert refused.exit_code in (2, 5)
+    assert refused.output.strip().startswith("mooring:")
+    assert contents_of(folder) == before
+
+
+def contents_of(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_group_without_rows_is_said_to_have_none_and_the_others_are_answered(folder: Path, tmp_path: Path) -> None:
+    given = make_sum_study(tmp_path, 2)
+    columns = (*COLUMNS[:1], Column("arm", "category", categories=("placebo", "drug", "new")), *COLUMNS[2:])
+    settings = SumSettings(epsilon=8.0, questions=("tables",))
+    study = replace(given.study, columns=columns, label=Label("score", "number", (), 0, 100), mechanism=settings)
+    given = replace(given, study=study)
+    for i in range(2):
+        given.share(i, data=write_table(tmp_path / f"{i}.csv", i))
+    given.close()
+    for i in range(2):
+        given.combine(i)
+    study.write(tmp_path / "study.toml")
+    table = Description.from_dict(ask(tmp_path, "describe", "--by", "arm"))
+    ages = {entry.group: entry for entry in table.statistics if (entry.column, entry.statistic) == ("age", "mean")}
+    assert ages.keys() == {"all", "placebo", "drug"}
+    assert any("arm = new" in note for note in table.notes)
+    assert ages["drug"].estimate == pytest.approx(55, abs=5)
+
+
+DRAFT = [
+    "study",
+    "init",
+    "columns.csv",
+    "--mechanism",
+    "secure-sum",
+    "--range",
+    "months=0:36",
+    "--question",
+    "survival",
+]
+DRAFT += ["--survival-time", "months", "--survival-event", "status", "--survival-occurred", "dead"]
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--category", "status=alive,dead,lost", "--survival-edge", 0, "--survival-edge", 12], "survival"),
+        (["--category", "status=alive,gone", "--survival-edge", 0, "--survival-edge", 12], "survival"),
+        (["--category", "status=alive,dead", "--survival-edge", 0, "--survival-edge", 48], "survival"),
+        (["--category", "status=alive,dead", "--survival-edge", 12, "--survival-edge", 6], "survival"),
+        (["--category", "status=alive,dead"], "questions"),
+        (["--category", "status=alive,dead", "--question", "colours"], "questions"),
+    ],
+)
+def test_survival_that_cannot_be_declared_is_refused_before_anything_is_written(
+    tmp_path: Path, words: list[str], what: str
+) -> None:
+    """An event that is not two-valued, a time beyond the declared range, edges that fall, and edges that are missing."""
+    (tmp_path / "columns.csv").write_text("months,status\n")
+    with chdir(tmp_path):
+        run(*DRAFT, *words, code=2, what=what)
+    assert [path.name for path in tmp_path.iterdir()] == ["columns.csv"]
+
+
+def test_too_many_columns_for_the_rows_are_said_before_anybody_joins_with_the_number_that_would_do(
+    tmp_path: Path,
+) -> None:
+    names = [f"c{k}" for k in range(12)]
+    (tmp_path / "columns.csv").write_text(",".join(names) + "\n")
+    words = [word for name in names for word in ("--range", f"{name}=0:10")]
+    draft = ["study", "init", "columns.csv", "--mechanism", "secure-sum", "--question", "regression", *words]
+    with chdir(tmp_path):
+        few = record_of(*draft, "--epsilon", "1", "--expected-rows", 800)["forecast"]
+        assert [outlook["is_useful"] for outlook in few["outlooks"]] == [False]
+        needed, n_columns = (
+            int(number.replace(",", "")) for number in re.findall(r"[\d,]+", few["outlooks"][0]["words"])
+        )
+        assert 1_000 < needed < 20_000
+        assert 1 <= n_columns < 11
+        planned = record_of("plan", "--study", "study.toml", "--expected-rows", 3 * needed)
+    assert [outlook["is_useful"] for outlook in planned["outlooks"]] == [True]

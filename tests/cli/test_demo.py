@@ -40,6 +40,16 @@ def test_the_run_tells_what_each_had_alone_what_all_have_together_and_what_is_re
     assert "report.html" in printed
 
 
+def test_a_second_study_of_four_hospitals_ends_in_a_table_and_a_regression_from_one_upload_each(
+    output: tuple[str, Path],
+) -> None:
+    printed, folder = output
+    assert re.search(r"bmi .*[0-9]", printed)
+    assert "progression" in printed
+    assert all((folder / f"{name}.html").is_file() for name in ("describe", "regress"))
+    assert len(list((folder / "hospitals" / "analyst" / "inbox").glob("*.bundle"))) == 4
+
+
 def test_everybody_has_a_folder_and_the_analyst_has_nobodys_rows_or_keys(output: tuple[str, Path]) -> None:
     _, folder = output
     clinics = sorted(folder.glob("clinic-*"))

@@ -132,7 +132,8 @@ def run_answers(
             continue
         for name, checksum in given.checksums.items():
             store.bind(name, checksum)
-        identity = {"case": case.name, "n_participants": case.n_participants}
+        rows_each = case.n_rows // case.n_participants
+        identity = {"case": case.name, "n_participants": case.n_participants, "rows_each": rows_each}
         for deployment in range(min(case.deals, spec.deployments)):
             jobs = answer_jobs(given, options.epsilons, options.delta, deployment_streams(spec, deployment))
             append_missing(store, jobs, identity | {"deployment": deployment})
