@@ -87,7 +87,7 @@ def run(
     """Take every step of a study as soon as its inputs are there, exchange files through a place, and wait otherwise.
 
     You are asked only what a person must answer: whether a fingerprint is the one that you were told by telephone, and
-    whether your rows are shared, after a check of them that leaves nothing behind. Answers may be given beforehand with
+    whether your rows are shared, after a check of them of which nothing leaves. Answers may be given beforehand with
     --accept and --share. Stop it with Ctrl-C and start it again at any time: nothing is done twice. What is put at the place
     is signed, and sealed where it is for one member, so that whoever keeps the place reads nothing confidential.
 

@@ -216,6 +216,19 @@ def test_files_of_others_in_a_members_name_are_not_taken(towns: dict[str, Town],
     assert (inbox / "south.bundle").read_bytes() == bundles["south"].read_bytes()
 
 
+def test_a_bundle_of_sums_in_anothers_name_is_not_taken(town: Town) -> None:
+    for name in town.names:
+        town.advance(name)
+    at_place, taken = town.root / "post/south/everybody/south.bundle", town.root / ANALYST / "inbox" / "south.bundle"
+    honest = at_place.read_bytes()
+    shutil.copy(town.root / "north" / "north.bundle", at_place)
+    town.advance(ANALYST)
+    assert not taken.exists()
+    at_place.write_bytes(honest)
+    town.advance(ANALYST)
+    assert taken.read_bytes() == honest
+
+
 class KilledError(BaseException):
     """The process ends here."""
 
