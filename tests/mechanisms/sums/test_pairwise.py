@@ -143,6 +143,22 @@ def test_rounding_adds_no_bias_that_grows_with_the_rows() -> None:
         assert abs(deviation) < 5 / (512 * 7 * math.sqrt(n)) / 0.1
 
 
+def test_equal_rows_are_rounded_by_draws_of_their_own_in_every_block() -> None:
+    """Blocks that repeated their draws would round equal rows alike, and the rounding would grow with the rows."""
+    schema = Schema((COLUMNS[1], Column("income", "number", 0, 1e5)))
+    rows = np.tile(encode(schema, [0.123456, 0.654321])[0], (50, 1))
+    sums, vectors = (
+        PairwiseAccumulator(PairwiseLayout(make_workload(schema)), np.random.default_rng(5)),
+        list[Integers](),
+    )
+    for _ in range(3):
+        sums.add(rows)
+        vectors.append(sums.vector)
+    first, second, third = np.diff(np.stack([0 * vectors[0], *vectors]), axis=0)
+    assert (first != second).any()
+    assert (second != third).any()
+
+
 def test_weights_from_which_the_sensitivity_does_not_follow_are_refused() -> None:
     workload = make_workload(Schema(COLUMNS[:2]))
     weights, bubbles = workload.quantise(encode(Schema(COLUMNS[:2]), [0.3, 0.4])[0], None, np.random.default_rng(0))

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -260,9 +261,9 @@ def test_polynomials_and_masks_are_fresh_and_no_share_is_the_secret(folder: Path
         proof = np.frombuffer(bytes.fromhex(str(fields["proof"])), dtype="<u8").reshape(3, 4)
         for values, weights in zip(proof.tolist(), bundles._weights(given.study, fields, key.public), strict=True):
             masks.append((values[0] - weigh(vector, weights[: vector.size])) % PRIME)
-    for first, second in zip(*shares, strict=True):
-        assert (first != second).all()
-        assert (first != vector).mean() > 0.99
+    for first, second in combinations([share for of_bundle in shares for share in of_bundle], 2):
+        assert (first != second).all()  # two combiners with one seed would open a contribution with fewer than t shares
+    assert all((share != vector).mean() > 0.99 for of_bundle in shares for share in of_bundle)
     assert min(masks) > 2**40  # but for a chance of 2⁻²⁰
     assert len(set(masks)) == 6
 

@@ -342,6 +342,8 @@ def test_each_row_is_kept_with_the_public_probability_whatever_the_others_are(fo
     S, _ = sum_scheme(given.study).layout.unpack(given.open_vector(0))
     kept = S[-1, -1] / sum_scheme(given.study).features.constant_share
     assert kept == pytest.approx(1000, abs=5 * math.sqrt(4000 * 0.25 * 0.75))
+    given.share(1, data=given.table(0, 4000))
+    assert (given.open_vector(0) != given.open_vector(1)).any()  # draws are fresh: nobody knows which rows are added
     words = Mock(side_effect=lambda n: np.array([2**62 - 1, 2**62, 0, 2**64 - 1], dtype=np.uint64)[:n])
     assert draw_kept(words, 0.25, 4).tolist() == [True, False, True, False]
 

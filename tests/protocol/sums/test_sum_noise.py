@@ -12,6 +12,8 @@ from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
 from scipy.stats import kstest
 
 from mooring.atomic_io import hash_file
+from mooring.mechanisms.sums.guarantee import ProductNoise
+from mooring.mechanisms.sums.pairwise import PairwiseLayout
 from mooring.protocol.crypto.derivation import Stream
 from mooring.protocol.crypto.keys import Secret
 from mooring.protocol.storage.ledger import Ledger
@@ -162,6 +164,34 @@ def test_the_shared_vector_has_the_noise_that_the_guarantee_needs(folder: Path) 
     whole = np.concatenate(list(blocks.values()), axis=1)
     for i, j in combinations(range(8), 2):
         assert np.abs(correlate(whole[[i]], whole[[j]])).max() < 6, (i, j)
+
+
+@pytest.mark.usefixtures("fixed_entropy")
+def test_the_shared_general_total_has_the_noise_that_the_guarantee_needs(folder: Path) -> None:
+    """Bundles of tables without rows are noise: independent normal numbers, whose variance gives the study's ε.
+
+    Twelve bundles have 1,140 numbers off the diagonal, so that a variance that is off by 21 % differs by 5 standard errors.
+    A vector whose second half repeats its first one has a correlation of 24 standard errors. On the diagonal, of which one
+    number is shared, 400 draws have twice the variance.
+    """
+    given = make_sum_study(folder, p=12, epsilon=2.0, n_colluders=3, questions=("model", "tables"))
+    (empty := folder / "empty.csv").write_text("x0,x1,y\n")
+    for i in range(12):
+        given.share(i, data=empty)
+    noise = np.array([given.open_vector(i) for i in range(12)])[:, 1:].astype(float)
+    scheme, variance = sum_scheme(given.study), 2 * np.mean(noise**2)
+    layout, settings = scheme.layout, scheme.noise
+    assert isinstance(layout, PairwiseLayout)
+    assert isinstance(settings, ProductNoise)
+    loss = GaussianPrivacyLoss(math.sqrt((scheme.quorum - 3) * variance / layout.sensitivity_squared))
+    assert loss.get_delta_for_epsilon(2.0 / 1.15) > 1e-5 > loss.get_delta_for_epsilon(2.0 * 1.15)
+    noise *= math.sqrt(2 / variance)
+    assert abs(noise.mean()) < 5 / math.sqrt(noise.size)
+    assert kstest(noise.reshape(-1), "norm").pvalue > 1e-4
+    assert np.abs(correlate(noise, noise)[1:]).max() < 6
+    assert max(abs(first @ second) / math.sqrt(first.size) for first, second in combinations(noise, 2)) < 6
+    first = settings.draw_many(layout, words_of(Secret.draw()), 400)[:, 0]
+    assert np.mean(first.astype(float) ** 2) / variance == pytest.approx(1, abs=0.4)
 
 
 def test_a_stream_uses_no_word_twice() -> None:
