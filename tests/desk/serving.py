@@ -54,7 +54,7 @@ class Running:
 
     def take(self, step: str, **values: str | list[str]) -> str:
         """Send a step's form, wait for its end, and return the panel with its outcome or problem."""
-        form = {"form_token": self.application.session.form_token} | values
+        form = {"form_token": self.application.session.form_token, "sure": "yes"} | values
         assert self.ask("POST", f"/step/{step}", urlencode(form, doseq=True).encode()).status == 303
         job = self.application.jobs.last
         assert job is not None

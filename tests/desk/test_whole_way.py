@@ -95,12 +95,12 @@ def test_three_participants_and_an_analyst_go_from_joining_to_the_report_in_chro
     copy(place, "east/ward.anchor", "north", "south")
     assert "mooring check patients.csv" in north.submit("#check form", data="patients.csv")
     assert north.find("!!document.querySelector('#share .warn')")  # 40 rows of three columns, with the least noise
-    refused = north.submit("#share form", data="patients.csv", labels=False)
+    refused = north.submit("#share form", data="patients.csv", labels=False, sure=True)
     assert "consent for labels" in refused
     assert re.search(r"expected\s+given\s+got\s+none\s+cure\s", refused)
     tabs["south"].send("Page.reload")
     for name in NAMES:
-        tabs[name].submit("#share form", data="patients.csv", labels=True)
+        tabs[name].submit("#share form", data="patients.csv", labels=True, sure=True)
         assert (place / name / f"{name}.bundle").is_file()
         assert tabs[name].find(f"!!document.querySelector('.sends a[href$=\"/file/{name}.bundle.sealed\"][download]')")
 
@@ -286,6 +286,8 @@ def test_every_step_of_rotation_does_on_the_desk_what_its_command_does(
     copy(place, f"{dealer.root.name}/ward.anchor", *(name for name in NAMES if name != dealer.root.name))
     checked = north.take("check", data="patients.csv")
     assert checked.standing == "in part"
+    assert "<dt>cure</dt>" in north.desk.take("share", data="patients.csv", anchor="ward.anchor", labels="yes", sure="")
+    assert not (place / "north" / "north.bundle").exists()
     for name in NAMES:
         shared = members[name].take("share", data="patients.csv", anchor="ward.anchor", labels="yes")
         assert shared.result.n_rows == 40

@@ -214,6 +214,8 @@ class DeskApplication:
             step, workspace = state.step, self.workspace
             assert step.run is not None
             title = step.title
+            if step.consent == "share":
+                _require_tick(form.get("sure"))
             entries = {asked.name: [str(value) for value in form.getlist(asked.name)] for asked in step.asks}
             answers = step.read(entries, workspace)
             self.guide.keep_entries(step, entries)
@@ -240,8 +242,8 @@ class DeskApplication:
         if answer == "again":
             self.guide.ask_again()
             return
-        if answer == "yes" and not entries.get("sure"):
-            raise InputError("answer", problem="The box above the button is not ticked.", cure="Tick it, or answer no.")
+        if answer == "yes":
+            _require_tick(entries.get("sure"))
         require_choice("answer", answer, ("yes", "no", "again"), cure="Load the page again.")
         self.guide.answer(entries.get("kind", ""), entries.get("subject", ""), answer == "yes")
 
@@ -348,6 +350,12 @@ class DeskApplication:
         if path is None:
             return PlainTextResponse("There is no such file.\n", 404)
         return FileResponse(path, filename=path.name, media_type="application/octet-stream")
+
+
+def _require_tick(tick: object) -> None:
+    """Refuse what cannot be undone unless a person has ticked that it was read."""
+    if not tick:
+        raise InputError("answer", problem="The box above the button is not ticked.", cure="Tick it once you are sure.")
 
 
 def serve_desk(folder: Path, *, port: int = 0, place: str = "", announce: Callable[[str], None]) -> None:
