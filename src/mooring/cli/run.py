@@ -75,6 +75,10 @@ def run(
     without: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Member whose files are not waited for; repeatable.")
     ] = None,
+    members: Annotated[
+        int,
+        typer.Option(min=0, help="Number of members besides you, as the analyst: you are asked once all have joined."),
+    ] = 0,
     once: Annotated[bool, typer.Option("--once", help="Do what can be done now, and stop.")] = False,
     ignore: execution.IgnoreColumns = None,
     mapping: execution.MappingPath = None,
@@ -98,7 +102,7 @@ def run(
 
     Example: mooring run --place /mnt/ward --table patients.csv --name st-mary
 
-    Analyst: mooring run --place /mnt/ward --analyst
+    Analyst: mooring run --place /mnt/ward --analyst --members 4
 
     Without questions: mooring run --place s3://ward/study --table patients.csv --name st-mary --accept
     qkda-x7m7-3zxj-lcta-3ok2-nb4q-i23h --share if-advised
@@ -111,7 +115,7 @@ def run(
     workspace = execution.make_workspace(execution.DEFAULT_STUDY, vault, mapping=mapping)
     role = "analyst" if analyst else "helper" if helper else "participant"
     answers = _answer_steps(workspace, role, name, table, predict, ignore, learner, with_passphrase=with_passphrase)
-    given = Given(answers, analyst, tuple(accept or ()), share, tuple(without or ()))
+    given = Given(answers, analyst, tuple(accept or ()), share, tuple(without or ()), members)
     driver = Driver(workspace, Place(place), given)
     events = list[dict[str, str]]()
 

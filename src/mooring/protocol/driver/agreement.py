@@ -75,7 +75,8 @@ class Agreement:
             others = {path: card for path, card in others.items() if self.given.answer(ask_about_members([card]))}
             if len(others) < len(accepted):
                 return None
-        if sum(role == "participant" for role, _ in others.values()) < 2:
+        too_few = len(others) < self.given.n_members
+        if too_few or sum(role == "participant" for role, _ in others.values()) < 2:
             return None
         return [*others, *(path for path in paths if cards[path][1].name == own)], [*others.values()]
 

@@ -52,6 +52,8 @@ class Given:
     share: Sharing = "ask"
     without: Collection[str] = ()
     """Members whose files are not waited for."""
+    n_members: int = 0
+    """Number of members besides the analyst, who is asked about them once all have joined."""
 
     def answer(self, question: OpenQuestion) -> bool | None:
         """Return the answer that was given beforehand; None if there is none."""
