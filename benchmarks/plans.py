@@ -117,7 +117,8 @@ def audit_afresh(deal: Deal, point: dict[str, Any], n_seeds: int, folder: Path |
     """Audits of one point, its noise relative to the rows, on deals that no search has seen."""
     found = []
     for seed in range(FIRST_FRESH_SEED, FIRST_FRESH_SEED + n_seeds):
-        result = run_audit(deal(seed, 1), points=[RotationPoint(**point)], settings=_settings(seed, folder))
+        at = RotationPoint(**{name: value for name, value in point.items() if name != "mechanism"})
+        result = run_audit(deal(seed, 1), points=[at], settings=_settings(seed, folder))
         found.append({"seed": seed, **summarise_point(result.points[0]), "alone": result.references.as_dict()})
         print(found[-1], flush=True)
     return found
