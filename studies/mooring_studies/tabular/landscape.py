@@ -182,7 +182,9 @@ def _pool(digits: Digits, options: LandscapeOptions, streams: Streams) -> Pool:
     n_train, n_test = _pool_sizes(options, digits)
     order = streams.named("public").permutation(train.n_rows)
     public, kept = order[n_train:], order[:n_train]
-    projection = public_svd_projection(train.rows[public], options.n_components, rng=streams.named("projection"))
+    projection = _with_same_signs(
+        public_svd_projection(train.rows[public], options.n_components, rng=streams.named("projection"))
+    )
     tested = streams.named("test").permutation(test.n_rows)[:n_test]
     return Pool(
         Records(rows=projection.encode(train.rows[kept]), labels=train.labels[kept]),
@@ -191,6 +193,13 @@ def _pool(digits: Digits, options: LandscapeOptions, streams: Streams) -> Pool:
         kept,
         tested,
     )
+
+
+def _with_same_signs(projection: Projection) -> Projection:
+    """Return the projection with the largest entry of every component positive: an SVD's signs differ between processors."""
+    F = projection.matrix
+    signs = np.sign(F[np.abs(F).argmax(axis=0), np.arange(F.shape[1])])
+    return replace(projection, matrix=F * signs, decoder=projection.decoder * signs[:, None])
 
 
 def _sum_rows(digits: Digits, pool: Pool, parts: Partition) -> SumRows:
