@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from mooring.desk.jobs import Job
 from mooring.errors import InputError
 from tests.desk.serving import Running, serving
 from tests.protocol.driver.support import ANALYST, Town, draft
@@ -56,6 +57,9 @@ def test_a_desk_asks_only_what_a_person_must_answer_and_keeps_still_while_it_ask
     subject = ask_about_study(town, north)
     guide, page = north.application.guide, north.ask("GET", "/")
     assert "refresh" not in page.headers  # what is typed into a form is not lost
+    guide.step = Job("Test bundles")
+    assert "refresh" not in north.ask("GET", "/").headers  # also while the desk does something meanwhile
+    guide.step = None
     study = town.study(ANALYST)
     assert page.text.count(study.fingerprint) == 1
     assert "not yet compared" in page.text

@@ -163,10 +163,13 @@ class DeskApplication:
 
     def show(self, request: Request) -> Response:
         """Return the page of steps, which reloads itself while a step runs or while it watches the inbox."""
+        situation, workspace, guide = self.look(), self.workspace, self.guide
+        lacks_table = situation.who.role == "participant" and not workspace.list_files(TABLES)
+        is_asking = bool(situation.left or situation.questions or guide.problem or lacks_table)
+        # Where something is asked, what the desk does meanwhile is not shown: the page would reload and lose what is typed.
         # A copy: a step that ends while the page is made must not leave a page that says it runs and never reloads.
-        step, last, workspace = self.guide.step, self.jobs.last, self.workspace
+        step, last = None if is_asking else guide.step, self.jobs.last
         job = replace(shown) if (shown := last if last and last.is_running else step or last) else None
-        situation = self.look()
         view = View.of(request.query_params, has_place=self.guide.place is not None)
         values = {
             "title": "desk",
@@ -176,7 +179,7 @@ class DeskApplication:
             "form_token": self.session.form_token,
             "workspace": workspace,
             "guide": self.guide,
-            "lacks_table": situation.who.role == "participant" and not workspace.list_files(TABLES),
+            "lacks_table": lacks_table,
             "files": workspace.list_files(("",)),
             "inbox": workspace.list_files(("",), folder="inbox"),
             "pages": [name for name in PAGES if find_page(workspace, name)],
@@ -184,9 +187,8 @@ class DeskApplication:
             "view": view,
         }
         page = render_page("desk.html.jinja", values, package=__package__)
-        is_asking = situation.left or situation.questions or self.guide.problem or values["lacks_table"]
         is_finished = self.guide.turn is not None and self.guide.turn.is_finished
-        pause = "1" if job is not None and job.is_running else view.pause(is_idle=bool(is_asking or is_finished))
+        pause = "1" if job is not None and job.is_running else view.pause(is_idle=is_asking or is_finished)
         return HTMLResponse(page, headers={"refresh": pause} if pause else {})
 
     def _find_card_fingerprint(self, who: Identity) -> str:

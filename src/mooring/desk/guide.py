@@ -195,9 +195,13 @@ class Guide:
 
     def _keep(self, arrangement: Arrangement) -> None:
         self.arrangement = arrangement
-        if has_vault(self.workspace.vault_folder) and arrangement.place:
+        self._save()
+
+    def _save(self) -> None:
+        """Write what was arranged, once there is a vault; the thread only writes it, so that no answer is lost."""
+        if has_vault(self.workspace.vault_folder) and self.arrangement.place:
             make_folder(self._path.parent, mode=0o700, what="the vault")
-            write_atomically(self._path, arrangement.to_json().encode(), mode=0o600, what=_WHAT)
+            write_atomically(self._path, self.arrangement.to_json().encode(), mode=0o600, what=_WHAT)
 
     def _work(self) -> None:
         wait = self.first_wait
@@ -222,7 +226,8 @@ class Guide:
         workspace, place = self.workspace, self.place
         if place is None or workspace.is_locked or not (who := workspace.identify()).role:
             return False
-        self._keep(self.arrangement)  # which was chosen before there was a vault
+        if not self._path.is_file():  # it was chosen before there was a vault
+            self._save()
         is_analyst = who.role == "analyst"
         if self._driver is None or self._driver.given.is_analyst != is_analyst:
             given = Given({}, is_analyst)
