@@ -63,7 +63,9 @@ def test_ones_own_csv_with_the_table_that_scikit_learn_has(environment: dict[str
     assert len((work / "participant-1" / "predictions.csv").read_text().splitlines()) == 11
     assert sorted(path.name for path in (work / "participant-2" / "result").iterdir()) == [
         "map.safetensors",
+        "map.safetensors.sealed",
         "model.safetensors",
+        "model.safetensors.sealed",
     ]
     assert (work / "report.html").is_file()
     run("own-csv/run.sh", environment=environment | {"WORK": str(work)}, code=2)
