@@ -6,7 +6,7 @@
 #   make figures  docs/figures and the pages that go with them again, from the tables in results/; runs no study
 #   make site     the documentation as pages in build/site, to open without a server; fails on a broken link
 #   make fuzz     coverage-guided fuzzing of every reader of files, SECONDS=600; needs Linux and clang, to build atheris
-#   make dist     sdist and wheel, in dist/
+#   make dist     sdist and wheel, in dist/; the same commit gives the same bytes
 #   make kit      dist/kit: mooring and all it needs, hashed, for a machine without network; KIT='--platform win_amd64 ...'
 #   make mutants  random mutants of the core against its tests, SEED=… COUNT=200 SECONDS=3600
 #   make bench    speed and quality as ratios in one run, batches against one at a time among them; prints tables,
@@ -78,8 +78,10 @@ docs: .venv/.bench
 figures: .venv/.dev
 	$(BIN)/python -m mooring_studies.redraw results docs
 
-dist: .venv/.dist
+dist: export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct)
+dist: .venv/.dist  # the same commit gives the same bytes
 	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python installation/normalise_sdist.py dist/*.tar.gz
 
 kit: .venv/pyvenv.cfg
 	$(BIN)/python installation/kit.py --output dist/kit $(KIT)
