@@ -3,6 +3,7 @@
 #   make test   what CI runs: lint, types, tests, documentation (and, of the extras, make test-distributed)
 # And for those who work on mooring:
 #   make test-distributed  participants over NVIDIA FLARE, the analyst on Dask, object stores; CI runs it, too
+#   make test-r   the R package of clients/r, which calls the command; needs R with jsonlite, processx, testthat, withr and knitr
 #   make figures  docs/figures and the pages that go with them again, from the tables in results/; runs no study
 #   make site     the documentation as pages in build/site, to open without a server; fails on a broken link
 #   make fuzz     coverage-guided fuzzing of every reader of files, SECONDS=600; needs Linux and clang, to build atheris
@@ -27,7 +28,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 PACKAGES := import sysconfig; place = sysconfig.get_path('purelib')
 
-.PHONY: demo test test-distributed lint types unit site fuzz mutants bench docs figures dist kit clean
+.PHONY: demo test test-distributed test-r lint types unit site fuzz mutants bench docs figures dist kit clean
 
 demo: .venv/.demo
 	rm -rf demo-report
@@ -59,6 +60,14 @@ site: .venv/.dev  # not --quiet, by which warnings would not fail it
 
 test-distributed: .venv-distributed/.ready
 	$(BIN_DISTRIBUTED)/python -m pytest tests/distributed
+
+test-r: export MOORING := $(CURDIR)/$(BIN)/mooring
+test-r: .venv/.demo  # the check needs neither LaTeX nor pandoc; the vignette is run, which fails on an error
+	rm -rf build/r && mkdir -p build/r
+	cd build/r && R CMD build --no-build-vignettes $(CURDIR)/clients/r
+	cd build/r && R CMD check --no-manual --ignore-vignettes mooring_*.tar.gz
+	cd build/r && R CMD INSTALL --library=. mooring_*.tar.gz && R_LIBS=. Rscript -e \
+		'knitr::opts_chunk$$set(error = FALSE); knitr::knit("$(CURDIR)/clients/r/vignettes/four-hospitals.Rmd")'
 
 fuzz: .venv/.fuzz
 	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),600)

@@ -1,0 +1,4 @@
+library(testthat)
+library(mooring)
+
+test_check("mooring")
