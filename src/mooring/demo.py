@@ -77,7 +77,7 @@ class DemoResult:
         interval = student_interval(value, error, n=n)
         gain = Gain(METRICS["classes"], value, interval.low, interval.high, n)
         side = "is not shown to pay" if gain.answer == "cannot tell" else gain.answer
-        return f"Joining {side}: {gain} compared with training alone, on the same rows of {n} participants."
+        return f"Joining {side}: {gain} compared with training alone on plain pixels, on the same rows of {n} participants."
 
 
 def run_demo(folder: Path, *, n_participants: int, seed: int, progress: Progress) -> DemoResult:
