@@ -49,6 +49,8 @@ READERS = {
     "matched table": "the reader's own disk",
     "records": "the reader's own disk",
     "place listing": "an object store",
+    "envelope": "whoever carries files",
+    "journal": "the reader's own disk",
 }
 """Who wrote the bytes that a target of fuzzing reads, in the order of the targets."""
 
