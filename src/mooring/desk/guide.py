@@ -229,16 +229,18 @@ class Guide:
         if not self._path.is_file():  # it was chosen before there was a vault
             self._save()
         is_analyst = who.role == "analyst"
-        if self._driver is None or self._driver.given.is_analyst != is_analyst:
+        driver = self._driver  # a request may forget it meanwhile, as where a no is taken back
+        if driver is None or driver.given.is_analyst != is_analyst:
             given = Given({}, is_analyst)
-            self._driver = Driver(workspace, place, given, self._decide, self.events.append, self._show_progress)
-        answers = self._driver.given.answers
+            driver = Driver(workspace, place, given, self._decide, self.events.append, self._show_progress)
+            self._driver = driver
+        answers = driver.given.answers
         assert isinstance(answers, dict)
         answers.clear()
         answers.update(self._list_answers())
-        with self._driver.lock():
-            self.turn = self._driver.advance()
-        return self.turn.did_something
+        with driver.lock():
+            turn = self.turn = driver.advance()
+        return turn.did_something
 
     def _decide(self, question: OpenQuestion) -> bool | None:
         return self.answers.get((question.kind, question.subject))
