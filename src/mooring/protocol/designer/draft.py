@@ -183,7 +183,7 @@ class Draft:
     study: Study | None
     """The study; None while entries are open."""
     forecast: StudyForecast | None
-    """What the study is likely to give; None where that cannot be told."""
+    """The forecast of the study's results; None where there is none."""
 
 
 def read_draft(text: str) -> Draft:

@@ -218,7 +218,7 @@ def _read_counts(survival: Survival, table: Readings, estimator: Estimator) -> _
 
 
 def _signal_lasts(counts: _Counts, weights: Matrix, at_risk: Vector) -> int:
-    """Return the number of intervals up to which the number at risk can be told from zero; 0 for too small a group."""
+    """Return how many intervals have a number at risk that clearly differs from zero; 0 for too small a group."""
     errors = np.sqrt(np.einsum("kr,rs,ks->k", weights, counts.readings.noise, weights))
     least = np.maximum(_LEAST_AT_RISK * errors, 0.5)
     least[0] = max(LEAST_SIGNAL * errors[0], 0.5)
