@@ -23,7 +23,7 @@ from mooring.protocol.steps import list_steps
 
 ROOT = Path(__file__).parents[1]
 ROLES = (
-    *("Study", "draft_study", "DeclaredColumns", "DraftSettings", "RotationSettings", "SumSettings"),
+    *("Study", "draft_study", "DeclaredColumns", "DraftSettings", "RotationSettings"),
     *("check_table_fit", "issue_card"),
     *("enrol_cards", "Participant", "Scoring", "Analyst", "Streams", "errors"),
 )
