@@ -85,7 +85,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         terms, heading, symbols = markdown.partition("## Symbols")
         return "\n".join(TERM.sub(_mark_term, line) for line in terms.splitlines()) + f"\n{heading}{symbols}"
     if not page.file.src_uri.startswith("api"):
-        markdown = link_terms(markdown)
+        markdown = link_terms(markdown, up="../" * page.file.src_uri.count("/"))
     if page.file.src_uri == "commands.md":
         return "\n".join([markdown, *_render_commands()])
     if page.file.src_uri == "files.md":
@@ -102,15 +102,15 @@ def list_terms() -> list[str]:
     return [name for name in names if name != "term" and name not in EVERYDAY]
 
 
-def link_terms(markdown: str) -> str:
-    """A page whose sentences link each term of the glossary where they use it first."""
+def link_terms(markdown: str, up: str = "") -> str:
+    """A page whose sentences link each term of the glossary where they use it first; `up` leads to the folder of pages."""
     left = {term.lower(): term for term in list_terms()}
     words = "|".join(map(re.escape, sorted(left, key=len, reverse=True)))
     uses = re.compile(rf"(?<![\w-])({words})(s?)(?![\w-])", flags=re.I)
 
     def link(use: re.Match[str]) -> str:
         term = left.pop(use[1].lower(), "")
-        return f"[{use[0]}](glossary.md#{_slug(term)})" if term else use[0]
+        return f"[{use[0]}]({up}glossary.md#{_slug(term)})" if term else use[0]
 
     pieces, end = [], 0
     for kept in NO_SENTENCE.finditer(markdown):
