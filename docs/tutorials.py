@@ -31,7 +31,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "tutorials"
-NAMES = ("audit-your-table",)
+NAMES = ("audit-your-table", "four-hospitals", "statistics-from-one-total")
 """The tutorials in the order in which they are listed."""
 STYLE = ROOT / "studies" / "mooring_studies" / "templates" / "figures.mplstyle"
 TRANSPARENT = {"figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none"}
@@ -120,7 +120,7 @@ def _workplace() -> Iterator[None]:
 def _run_cell(cell: Cell, namespace: dict[str, Any], name: str) -> Iterator[str]:
     """What a notebook shows of a cell: what it prints, the value of its last line, and its figures."""
     parsed = ast.parse(cell.text, name)
-    last = parsed.body.pop() if isinstance(parsed.body[-1], ast.Expr) and not cell.text.endswith(";") else None
+    last = parsed.body.pop() if isinstance(parsed.body[-1], ast.Expr) else None
     printed, value = io.StringIO(), None
     with redirect_stdout(printed):
         exec(compile(parsed, name, "exec"), namespace)
@@ -128,7 +128,7 @@ def _run_cell(cell: Cell, namespace: dict[str, Any], name: str) -> Iterator[str]
             value = eval(compile(ast.Expression(last.value), name, "eval"), namespace)
     if printed.getvalue():
         yield f"<pre>{escape(printed.getvalue())}</pre>"
-    if value is not None:
+    if value is not None and not type(value).__module__.startswith("matplotlib"):
         yield _show(value)
     for number in plt.get_fignums():
         if not cell.alternative:

@@ -9,8 +9,8 @@ import pytest
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "examples").glob("*.ipynb"))
 
 
-def test_there_are_two_and_they_are_committed_without_outputs() -> None:
-    assert len(NOTEBOOKS) == 2
+def test_there_is_one_and_it_is_committed_without_outputs() -> None:
+    assert len(NOTEBOOKS) == 1
     cells = [cell for path in NOTEBOOKS for cell in nbformat.read(path, as_version=4).cells]
     assert [cell.source for cell in cells if cell.get("outputs") or cell.get("execution_count")] == []
 

@@ -68,7 +68,7 @@ total
 from matplotlib import pyplot as plt
 
 plt.plot([0, 1])
-plt.title("upwards");
+plt.title("upwards")
 """
 
 
@@ -86,7 +86,7 @@ def test_what_cells_print_give_and_draw_is_shown_and_nothing_else(hook: ModuleTy
     [
         ("1 / 0", "ZeroDivisionError"),
         ("import warnings\nwarnings.warn('old')", "UserWarning"),
-        ("from matplotlib import pyplot as plt\nplt.plot([1]);", "without words"),
+        ("from matplotlib import pyplot as plt\nplt.plot([1])", "without words"),
     ],
 )
 def test_a_cell_that_fails_warns_or_draws_without_words_ends_the_build_and_is_named(

@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Audit your own table
 #
-# What would an upload of rows like yours disclose, what would joining be worth, and which method keeps to a limit? Nothing leaves
-# this notebook. Put your own data frame (pandas or polars) instead of `table`; a path to a CSV or Parquet file does as well.
+# What would an upload of rows like yours disclose, what would joining be worth, and which method keeps to a limit?
+# Nothing leaves this notebook. Put your own data frame (pandas or polars) instead of `table`; a path to a CSV or
+# Parquet file does as well.
 
 # %%
 from sklearn.datasets import load_breast_cancer
@@ -24,8 +25,8 @@ table.head(3)
 # %% [markdown]
 # ## Does it fit a study?
 #
-# A study declares ranges from what the columns mean, never from anybody's rows. `draft_study` reads names and types. Ranges
-# that you do not give stay open, and the draft is refused until somebody fills them in.
+# A study declares ranges from what the columns mean, never from anybody's rows. `draft_study` reads names and types.
+# Ranges that you do not give stay open, and the draft is refused until somebody fills them in.
 
 # %%
 import tempfile
@@ -53,8 +54,8 @@ fit, _ = check_table_fit(study, table)
 fit
 
 # %% [markdown]
-# A table that does not fit is described with every problem at once, with the first rows and what to do. No value is quoted, except a
-# number that often stands for a missing one, such as 999.
+# A table that does not fit is described with every problem at once, with the first rows and what to do. No value is
+# quoted, except a number that often stands for a missing one, such as 999.
 
 # %%
 spoiled = table.astype(object)
@@ -67,8 +68,8 @@ fit
 # %% [markdown]
 # ## What would an upload disclose?
 #
-# Rows are divided among four participants. The first colludes with the analyst, and every attack that applies is run on the upload of
-# another: by rotation with two scales of private-data noise, and by secure sums at ε = 1.
+# Rows are divided among four participants. The first colludes with the analyst, and every attack that applies is run
+# on the upload of another: by rotation with two scales of private-data noise, and by secure sums at ε = 1.
 
 # %%
 import numpy as np
@@ -91,8 +92,9 @@ audit
 
 # %% [markdown]
 # An error is of the rows as standardised columns: 0 is exact, and 1 is no better than the mean ([what each measure
-# means](../audit.md#what-an-audit-measures)). The first chart has every attack's error at each setting of rotation, and joins the
-# strongest by a line. The second compares mechanisms: the joint model's score against how many members an attacker recognises.
+# means](../audit.md#what-an-audit-measures)). The first chart has every attack's error at each setting of rotation,
+# and joins the strongest by a line. The second compares mechanisms: the joint model's score against how many members
+# an attacker recognises.
 
 # %%
 from mooring.report.charts import draw_audit, draw_mechanisms
@@ -105,9 +107,9 @@ draw_mechanisms(audit)
 # %% [markdown]
 # ## Which method keeps to a limit?
 #
-# A plan takes a limit on what the strongest attack may recover, and looks for the operating point that keeps to it and scores best. Or it
-# takes a limit on ε, for a guarantee that holds against every attack, which secure sums can carry. One half of the rows is
-# searched, and the other half reported.
+# A plan takes a limit on what the strongest attack may recover, and looks for the operating point that keeps to it
+# and scores best. Or it takes a limit on ε, for a guarantee that holds against every attack, which secure sums can
+# carry. One half of the rows is searched, and the other half reported.
 
 # %%
 from mooring import plan_study
@@ -123,4 +125,5 @@ print("Does joining pay?", plan.answer)
 print(plan.mechanism_lines())
 
 # %% [markdown]
-# The last lines go into a study's file. [Plan and audit](../audit.md) has the same as commands, which also write a page with pictures.
+# The last lines go into a study's file. [Plan and audit](../audit.md) has the same as commands, which also write a
+# page with pictures.
