@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,12 +18,15 @@ from mooring.audit import AuditSettings, Deployment, References, simulate_rows
 from mooring.audit.utility import Alone, measure_utility
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import AUTO, CANDIDATES, LEARNERS, train_learner
+from mooring.protocol.analyst.trained_model import read_training
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.alignment import align_bundles
 from mooring.protocol.rotation.alignment_state import read_space
 from mooring.protocol.rotation.bundle import verify_bundle
 from mooring.protocol.rotation.collaboration_matrix import read_blocks
+from mooring.protocol.rotation.result import specify_model
 from mooring.protocol.rotation.training import LabelledRows, _can_learn_alone, convert_model, score_participants, train
+from mooring.protocol.rotation.training_record import Training
 from mooring.tables import Partition
 from tests.raising import raising
 from tests.sites import KEYS, numeric_study, write_site
@@ -132,6 +136,25 @@ def test_each_participant_is_scored_on_its_own_rows() -> None:
     assert (overall.metric, overall.n) == ("AUC", 6)
     assert overall.value == pytest.approx(roc_auc_score(truth, shares))
     assert overall.balanced_accuracy == pytest.approx((1 + 1 / 3) / 2)
+
+
+@pytest.mark.parametrize("task", ["straight classes", "straight number"])
+def test_the_model_that_is_delivered_predicts_the_labels_of_the_rows_that_it_was_trained_on(
+    task: str, tmp_path: Path
+) -> None:
+    """All scores are of models that were cross-validated; the model of all rows is fitted last, and nothing scores it."""
+    rows = rows_of(300)
+    labels = TASKS[task][0](rows)
+    study = uploaded(tmp_path, rows, labels)
+    train(study, tmp_path, learner="linear")
+    model, _ = read_training(tmp_path, Training, study, partial(specify_model, study))
+    blocks = list(read_blocks(tmp_path, study, read_space(tmp_path, study)))
+    predicted = np.concatenate([model.predict(block.astype(np.float64)) for _, block, _ in blocks])
+    truth = np.concatenate([block_labels for _, _, block_labels in blocks])
+    if task == "straight classes":
+        assert (predicted == truth).mean() > 0.95
+    else:
+        assert ((predicted - truth) ** 2).mean() < 0.01 * truth.var()
 
 
 def test_a_model_whose_arrays_say_something_else_than_the_learner_is_refused() -> None:
