@@ -31,7 +31,14 @@ import numpy.typing as npt
 from mooring.errors import InputError
 from mooring.mechanisms.sums.guarantee import calibrate_multiplier
 from mooring.mechanisms.sums.prime_field import LARGEST
-from mooring.mechanisms.sums.sums import Integers, require_codes, require_short
+from mooring.mechanisms.sums.sums import (
+    Integers,
+    require_codes,
+    require_room,
+    require_rows,
+    require_short,
+    require_size,
+)
 from mooring.typing import Matrix
 
 RESOLUTION = 2**17
@@ -117,9 +124,7 @@ class ClassLayout:
 
     def unpack(self, vector: Integers) -> Matrix:
         """Return W_k of a vector in the units of features, of shape (K, D, D)."""
-        if vector.shape != (self.size,):
-            expected, got = f"{self.size} sums", f"shape {vector.shape}"
-            raise InputError("vector", expected=expected, got=got, cure="Request it again.")
+        require_size(vector, self.size)
         (rows, columns), D = np.triu_indices(self.n_features), self.n_features
         products = np.zeros((self.n_classes, D, D))
         products[:, rows, columns] = vector.reshape(self.n_classes, -1) / self.scale**2
@@ -153,9 +158,7 @@ class ClassAccumulator:
         map. With `rows_of_person`, the number of rows of each row's person, the mean over each person's rows is added.
         """
         layout = self.layout
-        if features.ndim != 2 or features.shape[1] != layout.n_features or len(labels) != len(features):
-            got, cure = f"shape {features.shape} and {len(labels)} labels", "Use the study's feature map."
-            raise InputError("features", expected=f"rows of {layout.n_features}, one per label", got=got, cure=cure)
+        require_rows(features, labels, layout.n_features)
         codes = require_codes(labels, layout.n_classes)
         with self._lock:
             rng = self._rng.spawn(1)[0]
@@ -170,9 +173,7 @@ class ClassAccumulator:
                 with self._lock:
                     self._products[k] += products
                     self.n_rows += len(block)
-        if self.n_rows > layout.most_rows:
-            problem = f"A study with this resolution can add at most {layout.most_rows} rows."
-            raise InputError("rows", problem=problem, cure="Share fewer rows.")
+        require_room(self.n_rows, layout.most_rows)
 
     @property
     def vector(self) -> Integers:

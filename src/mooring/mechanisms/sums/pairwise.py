@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from mooring.errors import InputError
 from mooring.mechanisms.sums.prime_field import LARGEST
-from mooring.mechanisms.sums.sums import Integers
+from mooring.mechanisms.sums.sums import Integers, require_room, require_size
 from mooring.mechanisms.sums.workload import PairwiseTotal, SmallIntegers, Workload
 from mooring.typing import Indices, Labels, Matrix
 
@@ -81,9 +81,7 @@ class PairwiseLayout:
 
     def unpack(self, vector: Integers, noise_variance: float) -> PairwiseTotal:
         """Return the total of a vector; `noise_variance` is in squared units of its integers."""
-        if vector.shape != (self.size,):
-            expected, got = f"{self.size} sums", f"shape {vector.shape}"
-            raise InputError("vector", expected=expected, got=got, cure="Request it again.")
+        require_size(vector, self.size)
         workload, (rows, columns) = self.workload, self.entries
         matrix = np.zeros((workload.size, workload.size))
         matrix[rows, columns] = matrix[columns, rows] = vector / workload.resolution**2
@@ -145,9 +143,7 @@ class PairwiseAccumulator:
                 self._products += products
                 self._bubbles += curves
                 self.n_rows += len(block)
-        if self.n_rows > self.layout.most_rows:
-            problem = f"A study of these columns can add at most {self.layout.most_rows} rows."
-            raise InputError("rows", problem=problem, cure="Share fewer rows.")
+        require_room(self.n_rows, self.layout.most_rows)
 
     @property
     def vector(self) -> Integers:

@@ -134,10 +134,7 @@ class SumLayout:
 
     def unpack(self, vector: Integers) -> tuple[Matrix, Matrix]:
         """Return the symmetric S and T of a vector, in the units of features and outcomes."""
-        if vector.shape != (self.size,):
-            raise InputError(
-                "vector", expected=f"{self.size} sums", got=f"shape {vector.shape}", cure="Request it again."
-            )
+        require_size(vector, self.size)
         D = self.n_features
         S, rows_and_columns = np.zeros((D, D)), np.triu_indices(D)
         S[rows_and_columns] = vector[: self.n_products] / self.resolution**2
@@ -172,9 +169,7 @@ class SumAccumulator:
         map. With `rows_of_person`, the number of rows of each row's person, the mean over each person's rows is added.
         """
         layout = self._layout
-        if features.ndim != 2 or features.shape[1] != layout.n_features or len(labels) != len(features):
-            got, cure = f"shape {features.shape} and {len(labels)} labels", "Use the study's feature map."
-            raise InputError("features", expected=f"rows of {layout.n_features}, one per label", got=got, cure=cure)
+        require_rows(features, labels, layout.n_features)
         B, R = layout.resolution, layout.outcome_resolution
         q = quantise(features, B, rows_of_person)
         r = q * (R // B) if rows_of_person is None else quantise(features, R, rows_of_person**2)
@@ -186,9 +181,7 @@ class SumAccumulator:
                 self._S += S.astype(np.int64)
                 self._T += T.astype(np.int64)
                 self.n_rows += len(block)
-        if self.n_rows > layout.most_rows:
-            problem = f"A study with this resolution can add at most {layout.most_rows} rows."
-            raise InputError("rows", problem=problem, cure="Share fewer rows.")
+        require_room(self.n_rows, layout.most_rows)
 
     @property
     def vector(self) -> Integers:
@@ -273,3 +266,24 @@ def require_short(features: Matrix, q: Matrix, resolution: int, divisors: Intege
             )
         cure = "A feature map must bound the norm of its rows, because the noise is calibrated to it."
         raise InputError("features", problem="Some rows of features have a norm above one.", cure=cure)
+
+
+def require_rows(features: Matrix, labels: Matrix, n_features: int) -> None:
+    """Raise an `InputError` unless `features` has `n_features` columns and a row for each label."""
+    if features.ndim != 2 or features.shape[1] != n_features or len(labels) != len(features):
+        got, cure = f"shape {features.shape} and {len(labels)} labels", "Use the study's feature map."
+        raise InputError("features", expected=f"rows of {n_features}, one per label", got=got, cure=cure)
+
+
+def require_room(n_rows: int, most_rows: int) -> None:
+    """Raise an `InputError` for more rows than the total's integers can hold."""
+    if n_rows > most_rows:
+        problem = f"The total of this study can have at most {most_rows} rows."
+        raise InputError("rows", problem=problem, cure="Share fewer rows.")
+
+
+def require_size(vector: Integers, size: int) -> None:
+    """Raise an `InputError` for a vector that does not have one number for each sum of a layout."""
+    if vector.shape != (size,):
+        expected, got = f"{size} sums", f"shape {vector.shape}"
+        raise InputError("vector", expected=expected, got=got, cure="Request it again.")
