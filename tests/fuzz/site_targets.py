@@ -79,8 +79,7 @@ def _envelope_target(world: World, place: Path) -> Target:
 
     def read_envelope(data: bytes) -> object:
         path = write_file(place / "got", sign_again(data, "envelope", signer))
-        keys: dict[str, Any] = {"recipient": reader.signing_key, "key": reader.sealing_key, "senders": {signer.public}}
-        open_envelope(path, place / "opened", study=study, name="content", **keys)
+        open_envelope(path, place / "opened", study=study, reader=reader, name="content", senders={signer.public})
         return (place / "opened").read_bytes()
 
     return Target("envelope", read_envelope, (sealed.read_bytes(),))

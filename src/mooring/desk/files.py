@@ -55,7 +55,7 @@ def receive(workspace: Workspace, name: str, content: BinaryIO, *, replace: bool
 
 def _open_sealed(workspace: Workspace, path: Path, content: BinaryIO, *, replace: bool) -> Path:
     """Store the content of an envelope, which a member of the study must have signed."""
-    study, vault = workspace.study, workspace.vault
+    study = workspace.study
     study.require_roster()
     members = (*study.participants, *study.helpers, *([study.analyst] if study.analyst else []))
     with TemporaryDirectory(dir=path.parent, prefix=".mooring-") as folder:
@@ -65,8 +65,7 @@ def _open_sealed(workspace: Workspace, path: Path, content: BinaryIO, *, replace
             sealed,
             opened,
             study=study,
-            recipient=vault.signing_key,
-            key=vault.sealing_key,
+            reader=workspace.vault,
             name=path.name,
             senders={member.signing_key for member in members},
         )

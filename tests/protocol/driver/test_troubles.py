@@ -296,13 +296,11 @@ def test_an_envelope_opens_for_its_recipient_its_name_and_its_sender_only(town: 
         seal_file(content, sealed, study=study, recipient=lab, signer=vaults["north"].signing_key)
 
         def read(name: str = "lab", title: str = "content", sender: str = "north") -> bytes:
-            vault = vaults[name]
             open_envelope(
                 sealed,
                 folder / "opened",
                 study=study,
-                recipient=vault.signing_key,
-                key=vault.sealing_key,
+                reader=vaults[name],
                 name=title,
                 senders={vaults[sender].signing_key.public},
             )

@@ -52,8 +52,7 @@ def _open_bundles(workspace: Workspace, bundles: str | Path) -> tuple[str, ...]:
         try:
             if sender is None:
                 raise RefusedError("it", reason="no participant has its name", cure="Rename it.")
-            vault, senders = workspace.vault, {sender.signing_key}
-            open_beside(path, study=study, recipient=vault.signing_key, key=vault.sealing_key, senders=senders)
+            open_beside(path, study=study, reader=workspace.vault, senders={sender.signing_key})
         except RefusedError as problem:
             refused.append(f"Not opened: {sealed.name}: {problem.reason}.")
     return tuple(refused)

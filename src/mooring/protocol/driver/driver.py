@@ -232,15 +232,8 @@ class Driver:
                 reason = "it is not sealed as a file for one member must be, or sealed although it is for several"
                 raise RefusedError("the file", reason=reason, cure="Ask its sender to put it again.")
             if route.only_recipient:
-                vault = workspace.vault
                 envelope.open_envelope(
-                    path,
-                    path,
-                    study=study,
-                    recipient=vault.signing_key,
-                    key=vault.sealing_key,
-                    name=route.name,
-                    senders={sender.signing_key},
+                    path, path, study=study, reader=workspace.vault, name=route.name, senders={sender.signing_key}
                 )
 
         return check

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from mooring.atomic_io import open_atomically, open_plain_file
 from mooring.errors import InputError, RefusedError
-from mooring.protocol.crypto.keys import BOX_OVERHEAD, SealingKey, Secret, SigningKey, seal_box
+from mooring.protocol.crypto.keys import BOX_OVERHEAD, Secret, SigningKey, seal_box
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.signed_file import (
     Fields,
@@ -29,6 +29,7 @@ from mooring.protocol.messages.signed_file import (
     require_header,
 )
 from mooring.protocol.messages.study import Study
+from mooring.protocol.storage.vault import Vault
 
 KIND, SUFFIX = "envelope", ".sealed"
 FIELDS = ("study", "recipient", "name", "bytes")
@@ -66,13 +67,11 @@ def seal_file(
         file.write(encode_signed_header(KIND, fields, tensors, data.hexdigest(), signer))
 
 
-def open_envelope(
-    source: Path, target: Path, *, study: Study, recipient: SigningKey, key: SealingKey, name: str, senders: set[str]
-) -> None:
+def open_envelope(source: Path, target: Path, *, study: Study, reader: Vault, name: str, senders: set[str]) -> None:
     """Write the content of an envelope to `target`, which a failure leaves as it was; refuse it with a reason otherwise.
 
-    `recipient` and `key` are the reader's keys, `name` is the name that the content must have, and `senders` are the
-    signing keys that may have signed it.
+    `reader` is the vault of the member for whom it must be, `name` is the name that the content must have, and `senders`
+    are the signing keys that may have signed it.
     """
     with open_plain_file(source, what=_WHAT) as file:
         header, fields = read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
@@ -80,7 +79,7 @@ def open_envelope(
         if signer not in senders:
             raise _refuse("it is signed by somebody else than its sender")
         study.require_same({"study": fields["study"]}, what=_WHAT)
-        if fields["recipient"] != recipient.public:
+        if fields["recipient"] != reader.signing_key.public:
             raise _refuse("it is for another member")
         if fields["name"] != name:
             raise _refuse("it holds a file of another name")
@@ -88,7 +87,7 @@ def open_envelope(
             raise _refuse("it claims a size that it cannot have")
         require_header(header, _tensors(n_bytes), what=_WHAT)
         box = file.read(BOX_OVERHEAD + _KEY_BYTES)
-        content_key = key.open(box, info=_context(signer, fields))
+        content_key = reader.sealing_key.open(box, info=_context(signer, fields))
         data = hashlib.sha256(box)
         with open_atomically(target, mode=0o600, what=_WHAT) as plain:
             for block in _decrypt(file, n_bytes, Secret(content_key), data.update):
@@ -102,12 +101,12 @@ def envelope_of(path: Path) -> Path:
     return path.with_name(f"{path.name}{SUFFIX}")
 
 
-def open_beside(path: Path, *, study: Study, recipient: SigningKey, key: SealingKey, senders: set[str]) -> bool:
+def open_beside(path: Path, *, study: Study, reader: Vault, senders: set[str]) -> bool:
     """Open the envelope beside a file that is not there yet, and return whether there was one to open."""
     sealed = envelope_of(path)
     if path.exists() or not sealed.is_file():
         return False
-    open_envelope(sealed, path, study=study, recipient=recipient, key=key, name=path.name, senders=senders)
+    open_envelope(sealed, path, study=study, reader=reader, name=path.name, senders=senders)
     return True
 
 

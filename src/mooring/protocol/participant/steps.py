@@ -344,10 +344,10 @@ def _open_result(person: Participant, result: str | Path) -> None:
     from mooring.protocol.registry import exchange_of
     from mooring.protocol.transport.addresses import is_url, local_path
 
-    study, vault = person.study, person.vault
+    study = person.study
     for name in () if is_url(result) else exchange_of(study).result_files(study):
         path, senders = local_path(result) / name, {study.analysts_key}
-        open_beside(path, study=study, recipient=vault.signing_key, key=vault.sealing_key, senders=senders)
+        open_beside(path, study=study, reader=person.vault, senders=senders)
 
 
 def predict(
