@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from mooring.geometry import orthogonality_defect, polar_factor, rotation_spread, sample_orthogonal
+from mooring.geometry import orthogonality_defect, polar_factor, sample_orthogonal
 from mooring.geometry.backend import to_numpy
 from mooring.geometry.orthogonal import inverse_square_root, reorthogonalise, retract, svd_polar_factor
 
@@ -148,18 +148,6 @@ def test_inverse_square_root_answers_none_if_one_matrix_is_not_positive_definite
     indefinite = (Q * np.array(eigenvalues)) @ Q.T
     assert inverse_square_root(indefinite) is None
     assert inverse_square_root(np.stack([np.eye(3), indefinite])) is None
-
-
-def test_rotation_spread_is_zero_for_one_common_map_and_the_distance_for_two() -> None:
-    """Two rotations of the plane by ±a lie 2√2 sin(a/2) from the identity, the polar factor of their mean."""
-    Q = sample_orthogonal(3, rng=np.random.default_rng(0))
-    assert rotation_spread(np.stack([Q, Q, Q])) < 1e-14
-    angle = 0.4
-    turned = [
-        np.array([[np.cos(sign * angle), -np.sin(sign * angle)], [np.sin(sign * angle), np.cos(sign * angle)]])
-        for sign in (1, -1)
-    ]
-    assert rotation_spread(np.stack(turned)) == pytest.approx(2 * np.sqrt(2) * np.sin(angle / 2))
 
 
 @pytest.mark.parametrize("on_gpu", [False, True])

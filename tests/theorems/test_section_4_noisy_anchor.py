@@ -27,7 +27,7 @@ from mooring import (
     simulate,
     theory,
 )
-from mooring.geometry import polar_factor, rotation_spread, sample_orthogonal
+from mooring.geometry import polar_factor, sample_orthogonal
 from mooring.mechanisms import ArrayNoise, add_noise, map_rows
 from tests.theorems.conftest import centred, mean_row
 
@@ -332,6 +332,11 @@ def _gauge_free(R):
 # --------------------------------------------------------------------------------- 4.3 alignment error: without any noise
 
 
+def _rotation_spread(effective):
+    """Return the largest distance of the maps O_i R̂_i from the polar factor of their mean, which is between 𝓔 and 3𝓔."""
+    return float(np.linalg.norm(effective - polar_factor(effective.mean(axis=0)), axis=(-2, -1)).max())
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_eq_paigdp_noiseless_common_rotation(shape, solver):
@@ -343,7 +348,7 @@ def test_eq_paigdp_noiseless_common_rotation(shape, solver):
     Q = effective[0]
     np.testing.assert_allclose(Q.T @ Q, np.eye(len(Q)), atol=1e-12)
     np.testing.assert_allclose(effective, np.broadcast_to(Q, effective.shape), atol=1e-11)
-    assert rotation_spread(effective) < 1e-11
+    assert _rotation_spread(effective) < 1e-11
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -581,20 +586,20 @@ def test_thm_paigdp_adapted_gpm_is_monotone(refused):
 
 
 def test_eq_paigdp_rotation_error():
-    """eq:paigdp_rotation_error: `rotation_spread` is the largest distance to one orthogonal Q, hence at least 𝓔.
+    """eq:paigdp_rotation_error: `_rotation_spread` is the largest distance to one orthogonal Q, hence at least 𝓔.
 
     It vanishes for a common rotation, does not see the gauge, and is at least half the largest distance between two, as 𝓔
     itself is.
     """
     rng = np.random.default_rng(25)
     Q = sample_orthogonal(4, rng=rng)
-    assert rotation_spread(np.stack([Q] * 5)) < 1e-12
+    assert _rotation_spread(np.stack([Q] * 5)) < 1e-12
     for size in (1e-4, 0.1, 1.0):
         effective = polar_factor(Q + size * rng.standard_normal((5, 4, 4)))
-        spread = rotation_spread(effective)
+        spread = _rotation_spread(effective)
         centre = _svd_polar(effective.mean(axis=0))
         assert spread == pytest.approx(max(np.linalg.norm(block - centre) for block in effective), rel=1e-9)
-        assert spread == pytest.approx(rotation_spread(effective @ sample_orthogonal(4, rng=rng)), rel=1e-9)
+        assert spread == pytest.approx(_rotation_spread(effective @ sample_orthogonal(4, rng=rng)), rel=1e-9)
         assert spread >= max(np.linalg.norm(x - y) for x, y in itertools.combinations(effective, 2)) / 2
 
 
@@ -701,7 +706,7 @@ def test_thm_paigdp_adapted_gpm_linear_rate_can_be_seen(share):
 def test_thm_paigdp_adapted_gpm_bounds_the_rotation_error(shape, share):
     """thm:paigdp_adapted_gpm: 𝓔 stays within its bound, in each of 20 studies at or below the sufficient scale.
 
-    `rotation_spread` is at least 𝓔, so it is the harder test. It also grows as v does: not zero, and not of another order.
+    `_rotation_spread` is at least 𝓔, so it is the harder test. It also grows as v does: not zero, and not of another order.
     """
     p, d, r = shape
     v = share * theory.sufficient_scale(p, d, r)
@@ -709,7 +714,7 @@ def test_thm_paigdp_adapted_gpm_bounds_the_rotation_error(shape, share):
     for seed in range(20):
         secrets, _, B = _study(shape, v=v, seed=seed)
         rotations = _rotations(align(B, solver="gpm", tolerance=1e-13))
-        spreads.append(rotation_spread(np.stack([own.orthogonal for own in secrets]) @ rotations))
+        spreads.append(_rotation_spread(np.stack([own.orthogonal for own in secrets]) @ rotations))
     assert max(spreads) <= theory.rotation_error_bound(p, d, r, v)
     assert min(spreads) > 0.1 * v
 
@@ -754,6 +759,6 @@ def test_par_am_attack_errs_as_the_alignment_does():
         estimates = [effective[0] @ R[i].T for i in range(1, 5)]
         gaps = [np.linalg.norm(estimates[i - 1] - secrets[i].orthogonal) for i in range(1, 5)]
         np.testing.assert_allclose(gaps, [np.linalg.norm(effective[0] - effective[i]) for i in range(1, 5)], rtol=1e-9)
-        assert max(gaps) <= 2 * rotation_spread(effective)
+        assert max(gaps) <= 2 * _rotation_spread(effective)
         errors.append(max(gaps))
     assert 0.01 < errors[0] < errors[1]

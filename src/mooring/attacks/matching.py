@@ -19,7 +19,7 @@ import numpy as np
 
 from mooring.typing import Matrix
 
-N_ROUNDS = 60
+_N_ROUNDS = 60
 COVERED = 0.95
 """ρ: a register is meant to list everybody who may be in the data, and misses few."""
 _DAMPING = 0.5  # share of a message that is kept from the round before
@@ -28,7 +28,7 @@ _LARGEST = 600.0  # of ℓ, so that its exponential is finite
 _TINY = 1e-300
 
 
-def match_candidates(log_ratios: Matrix, *, n_rounds: int = N_ROUNDS) -> Matrix:
+def match_candidates(log_ratios: Matrix) -> Matrix:
     """Return the log odds that each candidate is one of the rows, of shape (C,), from ℓ of shape (n_rows, C).
 
     Examples
@@ -43,7 +43,7 @@ def match_candidates(log_ratios: Matrix, *, n_rounds: int = N_ROUNDS) -> Matrix:
     weights = np.exp(np.minimum(log_ratios, _LARGEST))
     unknown = weights.shape[1] * (1 - COVERED) / COVERED
     backward, odds = np.ones_like(weights), np.zeros(weights.shape[1])
-    for _ in range(n_rounds):
+    for _ in range(_N_ROUNDS):
         forward = weights / (unknown + _sum_others(weights * backward, axis=1))
         before, odds = odds, np.log(np.maximum(forward.sum(axis=0), _TINY))
         if np.abs(odds - before).max(initial=0.0) < _SETTLED:

@@ -2,14 +2,13 @@
 
 from mooring.geometry.backend import is_out_of_memory, to_numpy
 from mooring.geometry.orthogonal import orthogonality_defect, polar_factor, sample_orthogonal
-from mooring.geometry.rigid import RigidMap, rotation_spread
+from mooring.geometry.rigid import RigidMap
 
 __all__ = [
     "RigidMap",
     "is_out_of_memory",
     "orthogonality_defect",
     "polar_factor",
-    "rotation_spread",
     "sample_orthogonal",
     "to_numpy",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 
 from mooring.errors import InputError
 from mooring.geometry.backend import as_float64, like, namespace_of, require_finite, transpose
-from mooring.geometry.orthogonal import orthogonality_defect, polar_factor, require_components, sample_orthogonal
+from mooring.geometry.orthogonal import orthogonality_defect, require_components, sample_orthogonal
 from mooring.randomness import require_generator
 from mooring.typing import Array
 
@@ -144,15 +144,3 @@ class RigidMap:
     def __repr__(self) -> str:
         batch = tuple(self.orthogonal.shape[:-2])
         return f"RigidMap(n_components={self.n_components}{f', batch_shape={batch}' if batch else ''})"
-
-
-def rotation_spread(effective: Array) -> float:
-    """Return an upper bound on 𝓔, the largest distance of the maps O_i R̂_i from one common Q (eq. paigdp_rotation_error).
-
-    The polar factor of their mean replaces the minimising Q. The bound is at most three times 𝓔, and zero exactly when the
-    alignment is perfect.
-    """
-    xp = namespace_of(effective)
-    common = polar_factor(xp.mean(effective, axis=0))
-    gaps = effective - common
-    return float(xp.max(xp.sqrt(xp.sum(gaps * gaps, axis=(-2, -1)))))

@@ -192,13 +192,8 @@ class Report:
         return words
 
 
-def summarise(
-    study: Study | None, records: StudyRecords, audit: AuditResult | Plan | None = None, *, made: str | None = None
-) -> Report:
-    """Return the report of a role's records and of an audit. Without a study, its fingerprint is reported as unknown.
-
-    `made` is the time that the report states; by default, it is now.
-    """
+def summarise(study: Study | None, records: StudyRecords, audit: AuditResult | Plan | None = None) -> Report:
+    """Return the report of a role's records and of an audit. Without a study, its fingerprint is reported as unknown."""
     description = None if study is None else exchange_of(study).describe(study)
     audits = tuple(_list_audits(study, records, audit))
     scores = tuple(_list_scores(records, audits, is_noisy=description is not None and description.has_noisy_rows))
@@ -215,7 +210,7 @@ def summarise(
         decision = records.check.decision or decision  # the one that the command printed
     summary = Summary(
         role=records.role,
-        made=made or f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         study=None if study is None else StudyIdentity(study.name, study.fingerprint, study.digest),
         decision=decision,
         joining=joining,

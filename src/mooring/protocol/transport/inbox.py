@@ -91,11 +91,11 @@ def fetch_files(source: str | Path, suffix: str, folder: Path, *, most_bytes: in
     return paths
 
 
-def list_versions(source: str | Path, suffix: str = SUFFIX) -> list[tuple[str, str]]:
-    """Return the files with a suffix at an address by name, each with a mark that changes when the file does."""
+def list_versions(source: str | Path) -> list[tuple[str, str]]:
+    """Return the bundles at an address by name, each with a mark that changes when the file does."""
     if is_url(source):
-        return [(str(entry["name"]), hash_listing(entry)) for entry in list_objects(str(source), suffix)[1]]
-    files = list_files(source, suffix)
+        return [(str(entry["name"]), hash_listing(entry)) for entry in list_objects(str(source))[1]]
+    files = list_files(source, SUFFIX)
     with explain_os_errors("the folder of bundles"):
         return [(path.name, f"{(facts := path.stat()).st_size} {facts.st_mtime_ns}") for path in files]
 

@@ -9,6 +9,7 @@ import pytest
 
 from mooring.mechanisms.sums.answers.forecast import (
     AnswerForecast,
+    ForecastLine,
     find_most_columns,
     forecast_answers,
     forecast_total,
@@ -75,23 +76,29 @@ def test_the_forecast_of_a_declaration_is_within_a_quarter_of_what_rows_as_assum
         assert forecast[name] == pytest.approx(actual[name], rel=0.25), name
 
 
+def first_regression(workload: Workload, noise_variance: float, n_rows: int) -> ForecastLine:
+    lines = forecast_answers(workload, noise_variance, n_rows).lines
+    return next(line for line in lines if line.question == "regression")
+
+
 def test_a_refused_answer_is_given_from_the_number_of_rows_that_the_forecast_names() -> None:
     variance = noise_of(WIDE, 1.0)
-    (line,) = forecast_answers(WIDE, variance, 300).list_refused(["regression"])
+    line = first_regression(WIDE, variance, 300)
+    assert line.is_refused
     assert line.rows_needed is not None
-    assert forecast_answers(WIDE, variance, line.rows_needed).list_refused(["regression"]) == []
-    assert forecast_answers(WIDE, variance, round(0.85 * line.rows_needed)).list_refused(["regression"])
+    assert not first_regression(WIDE, variance, line.rows_needed).is_refused
+    assert first_regression(WIDE, variance, round(0.85 * line.rows_needed)).is_refused
 
 
 def test_fewer_columns_do_where_there_are_too_many_for_the_rows() -> None:
     variance, n_rows = noise_of(WIDE, 1.0), 700
-    assert forecast_answers(WIDE, variance, n_rows).list_refused(["regression"])
+    assert first_regression(WIDE, variance, n_rows).is_refused
     most = find_most_columns(WIDE, variance, n_rows, "regression")
     assert 0 < most < 12
 
     def is_refused(n_columns: int) -> bool:
         narrow = WIDE.narrow([f"x{k}" for k in range(n_columns)])
-        return bool(forecast_answers(narrow, noise_of(narrow, 1.0), n_rows).list_refused(["regression"]))
+        return first_regression(narrow, noise_of(narrow, 1.0), n_rows).is_refused
 
     assert not is_refused(most)
     assert is_refused(most + 1)

@@ -83,11 +83,6 @@ class AnswerForecast(Record):
         """Return a table with a line per kind of answer."""
         return [("answer", "95 % interval"), *((line.answer, str(line)) for line in self.lines)]
 
-    def list_refused(self, questions: Sequence[str]) -> list[ForecastLine]:
-        """Return the first line of each of these questions if it is refused."""
-        firsts = [next((line for line in self.lines if line.question == question), None) for question in questions]
-        return [line for line in firsts if line is not None and line.is_refused]
-
 
 def forecast_answers(workload: Workload, noise_variance: float, n_rows: int) -> AnswerForecast:
     """Return how wide the interval of each answer will be, from the declaration alone.
