@@ -37,8 +37,8 @@ if TYPE_CHECKING:  # attacks take a second to load, and only an assessment needs
     from mooring.learners.models import FeatureMap
     from mooring.mechanisms.rotation.projection import Projection
     from mooring.mechanisms.sums.answers import AskedAnswer
+    from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
     from mooring.mechanisms.sums.sums import PersonCounts
-    from mooring.mechanisms.sums.workload import PairwiseTotal
     from mooring.protocol.description import Description
     from mooring.protocol.forecast import StudyForecast
     from mooring.protocol.inspection import Inspection

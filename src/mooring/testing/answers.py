@@ -14,7 +14,9 @@ from scipy.special import bdtr
 from mooring.errors import InputError
 from mooring.mechanisms.sums.answers.answer import Answer, make_frame
 from mooring.mechanisms.sums.guarantee import calibrate_multiplier
-from mooring.mechanisms.sums.workload import PairwiseTotal, Survival, Workload, make_workload
+from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
+from mooring.mechanisms.sums.survival_levels import Survival
+from mooring.mechanisms.sums.workload import Workload, make_workload
 from mooring.tables.schema import Column, Label, Schema
 from mooring.testing.contract import require
 from mooring.typing import Matrix, Vector

@@ -16,8 +16,8 @@ from mooring.mechanisms.settings import MechanismSettings
 from mooring.mechanisms.sums.answers import describe
 from mooring.mechanisms.sums.guarantee import calibrate_multiplier
 from mooring.mechanisms.sums.pairwise import PairwiseLayout
+from mooring.mechanisms.sums.pairwise_total import PairwiseTotal, sum_exactly
 from mooring.mechanisms.sums.settings import SumSettings, make_general_workload
-from mooring.mechanisms.sums.workload import PairwiseTotal, sum_exactly
 from mooring.protocol.analyst.role import Analyst
 from mooring.protocol.messages.result import read_delivered_model
 from mooring.protocol.messages.study_file import RangeSource

@@ -16,8 +16,8 @@ from mooring.attacks.sums.view import LabelledFeatures
 from mooring.errors import InputError
 from mooring.mechanisms.sums.guarantee import ProductNoise
 from mooring.mechanisms.sums.pairwise import PairwiseLayout
+from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
 from mooring.mechanisms.sums.sums import Integers
-from mooring.mechanisms.sums.workload import PairwiseTotal
 from mooring.typing import Matrix
 
 

@@ -22,8 +22,8 @@ from mooring.learners.sums import SumModel
 from mooring.mechanisms.sums.guarantee import ProductNoise, SumPrivacy, calibrate_products
 from mooring.mechanisms.sums.level_features import LevelFeatures, extract_sums, select_schema
 from mooring.mechanisms.sums.pairwise import PairwiseAccumulator, PairwiseLayout
+from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
 from mooring.mechanisms.sums.sums import Integers
-from mooring.mechanisms.sums.workload import PairwiseTotal
 from mooring.randomness import Streams
 from mooring.tables.schema import Schema
 from mooring.typing import Indices, Labels, Matrix

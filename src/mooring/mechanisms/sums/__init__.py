@@ -5,9 +5,9 @@ from mooring.mechanisms.sums.class_moments import count_components
 from mooring.mechanisms.sums.feature_map import RowFeatures, TableFeatures
 from mooring.mechanisms.sums.guarantee import SumPrivacy
 from mooring.mechanisms.sums.level_features import LevelFeatures
+from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
 from mooring.mechanisms.sums.picture_features import CONSTANT_SHARE, PictureFeatures, fit_to_public
 from mooring.mechanisms.sums.settings import SumSettings, make_general_workload
-from mooring.mechanisms.sums.workload import PairwiseTotal
 
 __all__ = [
     "CONSTANT_SHARE",

@@ -29,8 +29,8 @@ from mooring.learners.registry import AUTO, resolve_sum_learner
 from mooring.learners.sums import Sums
 from mooring.mechanisms.sums.feature_map import DECADES
 from mooring.mechanisms.sums.level_features import LevelFeatures, extract_sums, select_schema
+from mooring.mechanisms.sums.pairwise_total import sum_exactly
 from mooring.mechanisms.sums.sums import Outcome
-from mooring.mechanisms.sums.workload import sum_exactly
 from mooring.serialization import FloatOrNaN, Record, Rows
 from mooring.tables.schema import Column, Schema
 from mooring.typing import Labels, Matrix, Vector

@@ -23,9 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
+from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
 from mooring.mechanisms.sums.prime_field import LARGEST
 from mooring.mechanisms.sums.sums import Integers, require_room, require_size
-from mooring.mechanisms.sums.workload import PairwiseTotal, SmallIntegers, Workload
+from mooring.mechanisms.sums.workload import SmallIntegers, Workload
 from mooring.typing import Indices, Labels, Matrix
 
 _MEAN_BITS = 20

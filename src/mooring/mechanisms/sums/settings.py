@@ -35,12 +35,14 @@ from mooring.mechanisms.sums.guarantee import (
 from mooring.mechanisms.sums.level_features import LevelFeatures
 from mooring.mechanisms.sums.levels import LINEAR_WEIGHT
 from mooring.mechanisms.sums.pairwise import PairwiseLayout
+from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
 from mooring.mechanisms.sums.picture_features import N_COMPONENTS, PictureFeatures, filters_of
 from mooring.mechanisms.sums.prime_field import LARGEST, Words
 from mooring.mechanisms.sums.random_fourier import FourierFeatures
 from mooring.mechanisms.sums.secret_sharing import Parties, Threshold, least_threshold
 from mooring.mechanisms.sums.sums import Integers, Outcome, SumLayout
-from mooring.mechanisms.sums.workload import PairwiseTotal, Survival, Workload, make_workload
+from mooring.mechanisms.sums.survival_levels import Survival
+from mooring.mechanisms.sums.workload import Workload, make_workload
 from mooring.serialization import Count, Rows, count_noun
 from mooring.tables.schema import Schema, require_shown
 

@@ -28,7 +28,6 @@ import numpy.typing as npt
 from mooring.errors import InputError
 from mooring.mechanisms.sums.levels import (
     LINEAR_WEIGHT,
-    MISSING,
     Levels,
     label_levels,
     make_levels,
@@ -36,6 +35,12 @@ from mooring.mechanisms.sums.levels import (
     write_weights,
 )
 from mooring.mechanisms.sums.sums import Integers
+from mooring.mechanisms.sums.survival_levels import (
+    Survival,
+    find_survival_columns,
+    make_survival_levels,
+    write_survival_weights,
+)
 from mooring.tables.schema import Schema
 from mooring.typing import Labels, Matrix, Vector
 
@@ -44,32 +49,7 @@ RESOLUTION = 2**17
 CONSTANT_SHARE = 0.15
 _OUTCOME_SHARE = 0.2  # of the label or of survival; 0.15 each of both
 _BUBBLE_SHARE = 0.02
-_ROWS_AT_ONCE = 2**14
 SmallIntegers: TypeAlias = npt.NDArray[np.int16]
-
-
-@dataclass(frozen=True)
-class Survival:
-    """Times to an event as one column: in which interval each row ends, and whether by the event."""
-
-    time: str
-    """Name of the column with the time from entry to the event or to the end of observation."""
-    event: str
-    """Name of the column that says whether the event happened, which may be the label."""
-    occurred: str
-    """The word in that column for an event that happened."""
-    edges: tuple[float, ...]
-    """Ends of the intervals, increasing from the first; a later end of observation is 'beyond'."""
-
-    @property
-    def name(self) -> str:
-        """Name of the column of levels."""
-        return f"{self.time} × {self.event}"
-
-    @property
-    def n_intervals(self) -> int:
-        """The number of intervals."""
-        return len(self.edges) - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +70,7 @@ class Workload:
 
     Examples
     --------
+    >>> from mooring.mechanisms.sums.pairwise_total import sum_exactly
     >>> from mooring.tables.schema import Column
     >>> schema = Schema((Column("age", "number", 0, 100), Column("sex", "category", categories=("f", "m"))))
     >>> workload = make_workload(schema)
@@ -360,122 +341,14 @@ class Workload:
             target = weights[:, at : at + levels.n_levels]
             at += levels.n_levels
             if levels.kind == "survival":
-                self._write_survival(rows, labels, target)
+                assert self.survival is not None
+                write_survival_weights(self.survival, self.survival_sources, self.survival_places, rows, labels, target)
                 continue
             t = write_weights(levels, place, rows, labels, target, rng)
             if index in self.bubbles:
                 curve, height = 4 * t * (1 - t), self.integer_bubbles[index]
                 bubble = curve if rng is None else round_at_random(height * curve, rng)
                 bubbles[:, self.bubbles[index] - self.n_features] = bubble
-
-    def _write_survival(self, rows: Matrix, labels: Labels | None, target: npt.NDArray[Any]) -> None:
-        """Write the weights on the levels of survival; they are zero where the event is not known and cannot be missing."""
-        assert self.survival is not None
-        (time, event), (at_time, at_event) = self.survival_sources, self.survival_places
-        n_intervals, n_levels = self.survival.n_intervals, target.shape[1]
-        values = time.low + (time.high - time.low) * (rows[:, at_time] + 1) / 2
-        interval = np.searchsorted(np.asarray(self.survival.edges), values, side="left") - 1
-        interval = np.maximum(interval, 0)  # a time of zero ends in the first interval
-        events = np.zeros((len(rows), event.n_levels))
-        write_weights(event, at_event, rows, labels, events, None)
-        occurred = events[:, event.names.index(self.survival.occurred)] > 0
-        level = np.where(interval < n_intervals, 2 * interval + ~occurred, 2 * n_intervals)
-        known = events.sum(axis=1) > 0
-        if target.shape[1] > 2 * n_intervals + 1:
-            absent = ~known | (event.has_missing & (events[:, -1] > 0))
-            if time.has_missing:
-                absent |= rows[:, at_time + 1] > 0
-            level, known = np.where(absent, n_levels - 1, level), np.ones(len(rows), dtype=np.bool_)
-        target[np.flatnonzero(known), level[known]] = 1.0
-
-
-@dataclass(frozen=True, eq=False)
-class PairwiseTotal:
-    """The opened general total."""
-
-    workload: Workload
-    matrix: Matrix
-    """S, of shape (D, D), with the bubbles' row and column of the constant; entries that are not shared are zero."""
-    noise_variance: float = 0.0
-    """σ², the variance of all listed contributions' noise on the diagonal; off-diagonal entries have half of it."""
-    epsilon: float | None = None
-    delta: float | None = None
-    """The guarantee for adding or removing one unit; None without noise."""
-    unit: str = "row"
-    """Either "row" or "person"."""
-    caveat: str = ""
-    """Why the noise gives no guarantee although there is some; empty if it gives one."""
-
-    @property
-    def n_rows(self) -> float:
-        """An estimate of the number of rows, which noise can make negative."""
-        return float(self.matrix[0, 0]) * (self.workload.resolution / self.workload.constant_integer) ** 2
-
-    def estimate(self, matrix: Matrix) -> float:
-        """Return ⟨A, S⟩."""
-        return float(np.vdot(matrix, self.matrix))
-
-    def estimates(self, matrices: Sequence[Matrix]) -> Vector:
-        """Return ⟨A, S⟩ of several A."""
-        return np.array([self.estimate(matrix) for matrix in matrices])
-
-    def covariance(self, matrices: Sequence[Matrix]) -> Matrix:
-        """Return the covariances σ²⟨A, A′⟩ of what the noise adds to ⟨A, S⟩ of several A."""
-        flat = np.reshape(np.asarray(matrices), (len(matrices), -1))
-        return np.asarray(self.noise_variance * (flat @ flat.T))
-
-    def read(self, left: Matrix, right: Matrix) -> tuple[Vector, Matrix]:
-        """Return uᵀSv of several pairs of `Workload.factors`, the rows of `left` and `right`, and their noise's covariance.
-
-        With A the symmetric part of uvᵀ, ⟨A, A′⟩ is ½ [(u·u′)(v·v′) + (u·v′)(v·u′)].
-        """
-        across = left @ right.T
-        noise = self.noise_variance / 2 * ((left @ left.T) * (right @ right.T) + across * across.T)
-        return np.asarray(np.einsum("ij,ij->i", left @ self.matrix, right)), noise
-
-    def with_noise(self, rng: np.random.Generator, variance: float) -> PairwiseTotal:
-        """Return the total with further normal noise of this variance, for simulations."""
-        noise = np.triu(rng.normal(scale=math.sqrt(variance / 2), size=self.matrix.shape))
-        noise = (noise + noise.T) * self.workload.shared
-        noise[0, 0] /= math.sqrt(2)
-        return replace(self, matrix=self.matrix + noise, noise_variance=self.noise_variance + variance)
-
-
-def check_total(total: PairwiseTotal, most_rows: float = math.inf) -> list[str]:
-    """Return what about a total no `most_rows` rows can have; invented rows with valid values are not noticed."""
-    workload, deviation, problems = total.workload, 6 * math.sqrt(total.noise_variance), list[str]()
-    inverse = workload.resolution / workload.constant_integer
-    n, slack = total.n_rows, deviation * inverse**2
-    if n - slack > most_rows:
-        problems.append(f"it has about {n:,.0f} rows, and all participants together may add {most_rows:,.0f}")
-    if n < -slack - 1e-6:
-        problems.append("it has fewer than no rows")
-    for levels in workload.columns:
-        for k, name in enumerate(levels.names):
-            vector = workload.functional(levels.name, np.eye(levels.n_levels)[k]).vector
-            count, scale = float(total.matrix[0] @ vector) * inverse, float(np.linalg.norm(vector)) * inverse
-            if not -deviation * scale - 1e-6 * max(n, 1) <= count <= max(n, 0) + slack + deviation * scale + 1:
-                problems.append(f"the level {name!r} of {levels.name!r} has fewer than no rows, or more than all")
-    lengths = np.sqrt(
-        [float((workload.scaled_contrasts(k) ** 2).sum(axis=0).max()) for k in range(len(workload.columns))]
-    )
-    largest = np.repeat(lengths, [levels.n_levels - 1 for levels in workload.columns])
-    bounds = np.outer(largest, largest) * (max(n, 0) + slack) + deviation + 1
-    if (np.abs(total.matrix[1 : workload.n_features, 1 : workload.n_features]) > bounds).any():
-        problems.append("columns are correlated more strongly than is possible")
-    return problems
-
-
-def sum_exactly(workload: Workload, rows: Matrix, labels: Labels | None = None) -> PairwiseTotal:
-    """Return the total of encoded rows without noise and without rounding of weights, for simulations and tests."""
-    products, bubbles = np.zeros((workload.n_levels + 1,) * 2), np.zeros(len(workload.bubbles))
-    for start in range(0, len(rows), _ROWS_AT_ONCE):
-        here = slice(start, start + _ROWS_AT_ONCE)
-        weights, curves = workload.weigh(rows[here], None if labels is None else labels[here])
-        block = np.hstack([np.ones((len(weights), 1)), weights])
-        products += block.T @ block
-        bubbles += curves.sum(axis=0)
-    return PairwiseTotal(workload, workload.assemble(products, bubbles))
 
 
 def make_workload(
@@ -498,14 +371,14 @@ def make_workload(
     columns = [replace(levels, linear_weight=linear_weight) for levels in columns]
     kept, sources = list(range(len(columns))), list[int]()
     if survival is not None:
-        sources = _require_survival(survival, columns)
+        sources = find_survival_columns(survival, columns)
         kept = [index for index in kept if index not in sources]
     levels, at = [columns[index] for index in kept], [places[index] for index in kept]
     outcomes = [index for index in range(len(levels)) if at[index] < 0]
     label = levels[outcomes[0]].name if outcomes else ""
     if survival is not None:
         outcomes.append(len(levels))
-        levels.append(_survival_levels(survival, any(columns[index].has_missing for index in sources)))
+        levels.append(make_survival_levels(survival, any(columns[index].has_missing for index in sources)))
         at.append(-1)
     return Workload(
         tuple(levels),
@@ -529,45 +402,6 @@ def _split_shares(levels: Sequence[Levels], outcomes: Sequence[int]) -> tuple[fl
         of_outcome = left / len(outcomes)
     rest = (left - of_outcome * len(outcomes)) / (of_others or 1.0)
     return tuple(of_outcome if index in outcomes else rest * weight for index, weight in enumerate(weights))
-
-
-def _require_survival(survival: Survival, columns: Sequence[Levels]) -> list[int]:
-    """Return the indices of the columns of time and event, or raise an `InputError` for what survival cannot be made of."""
-    names = [levels.name for levels in columns]
-    for name in (survival.time, survival.event):
-        if name not in names:
-            problem = f"Survival names the column {name[:60]!r}, which the study does not declare."
-            raise InputError("survival", problem=problem, cure="Declare the column.")
-    time, event = (columns[names.index(name)] for name in (survival.time, survival.event))
-    if not time.nodes or time.name == event.name or time.is_log:
-        problem = f"The column {survival.time!r} of times must be a number that is not on a logarithmic scale."
-        raise InputError("survival", problem=problem, cure="Declare it as a number of days or months.")
-    words = event.names[: event.n_levels - event.has_missing]
-    if len(words) != 2 or not event.is_exact or survival.occurred not in words:
-        problem = (
-            f"The column {survival.event!r} of events must have two values, one of them {survival.occurred[:60]!r}."
-        )
-        raise InputError(
-            "survival", problem=problem, cure="Declare it as a category of two words, and name one of them."
-        )
-    edges = np.asarray(survival.edges)
-    if len(edges) < 2 or not np.isfinite(edges).all() or (np.diff(edges) <= 0).any() or edges[0] < 0:
-        problem = "The edges of intervals must be two or more increasing numbers, the first of them 0 or more."
-        raise InputError("survival", problem=problem, cure="Name the ends of the intervals in the unit of the time.")
-    if edges[-1] > time.high:
-        problem = f"The last edge, {edges[-1]:g}, is beyond the declared range of {survival.time!r}, {time.high:g}."
-        raise InputError("survival", problem=problem, cure="End the intervals within the range.")
-    return [names.index(survival.time), names.index(survival.event)]
-
-
-def _survival_levels(survival: Survival, has_missing: bool) -> Levels:
-    names = [
-        f"{low:g}–{high:g}: {what}"
-        for low, high in zip(survival.edges, survival.edges[1:], strict=False)
-        for what in ("event", "censored")
-    ]
-    names += ["beyond the last", *([MISSING] if has_missing else [])]
-    return Levels(survival.name, "survival", tuple(names), has_missing=has_missing)
 
 
 def _symmetric(matrix: Matrix) -> Matrix:

@@ -27,10 +27,11 @@ from mooring.mechanisms.sums.model_forecast import (
     forecast_on_rows,
 )
 from mooring.mechanisms.sums.pairwise import PairwiseLayout
+from mooring.mechanisms.sums.pairwise_total import sum_exactly
 from mooring.mechanisms.sums.secret_sharing import Parties
 from mooring.mechanisms.sums.settings import MOST_BY_DEFAULT, SumSettings, make_features, make_layout
 from mooring.mechanisms.sums.sums import SumLayout
-from mooring.mechanisms.sums.workload import Workload, sum_exactly
+from mooring.mechanisms.sums.workload import Workload
 from mooring.protocol.forecast import Outlook, StudyForecast
 from mooring.protocol.messages.study import Study
 from mooring.protocol.sums.scheme import sum_scheme, sum_settings

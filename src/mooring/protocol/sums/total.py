@@ -20,10 +20,10 @@ from mooring.errors import InputError, MooringError, RefusedError, StorageError
 from mooring.learners.class_sums import ClassSums, check_class_sums
 from mooring.learners.sums import Sums, check_sums
 from mooring.mechanisms.sums.level_features import extract_sums
+from mooring.mechanisms.sums.pairwise_total import PairwiseTotal, check_total
 from mooring.mechanisms.sums.prime_field import LARGEST, decode_signed
 from mooring.mechanisms.sums.secret_sharing import find_wrong, recombine
 from mooring.mechanisms.sums.settings import SECURE_SUM
-from mooring.mechanisms.sums.workload import PairwiseTotal, check_total
 from mooring.protocol.analyst.trained_model import require_analyst
 from mooring.protocol.crypto.keys import Secret, SigningKey
 from mooring.protocol.messages.study import Study

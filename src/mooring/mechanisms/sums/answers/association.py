@@ -29,7 +29,8 @@ from mooring.mechanisms.sums.answers.readings import (
     read_table,
 )
 from mooring.mechanisms.sums.levels import Levels
-from mooring.mechanisms.sums.workload import Functional, PairwiseTotal
+from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
+from mooring.mechanisms.sums.workload import Functional
 from mooring.serialization import FloatOrNaN, Record, Rows
 from mooring.typing import Vector
 

@@ -24,7 +24,8 @@ from mooring.mechanisms.sums.answers.readings import read_products
 from mooring.mechanisms.sums.answers.regression import regress
 from mooring.mechanisms.sums.answers.survival import estimate_survival
 from mooring.mechanisms.sums.levels import Levels
-from mooring.mechanisms.sums.workload import PairwiseTotal, Workload
+from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
+from mooring.mechanisms.sums.workload import Workload
 from mooring.serialization import Count, FloatOrNaN, Record, Rows
 from mooring.typing import Vector
 

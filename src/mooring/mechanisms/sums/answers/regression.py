@@ -26,7 +26,8 @@ from mooring.mechanisms.sums.answers.answer import SAMPLED, Answer, name_source,
 from mooring.mechanisms.sums.answers.formula import FormulaTerm, parse_formula
 from mooring.mechanisms.sums.answers.readings import LEAST_SIGNAL, Readings, find_p_value, read_products
 from mooring.mechanisms.sums.levels import Levels
-from mooring.mechanisms.sums.workload import Functional, PairwiseTotal
+from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
+from mooring.mechanisms.sums.workload import Functional
 from mooring.metrics.intervals import LEVEL
 from mooring.serialization import FloatOrNaN, Record, Rows
 from mooring.typing import Matrix, Vector

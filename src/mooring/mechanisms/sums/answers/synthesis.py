@@ -19,7 +19,8 @@ from mooring.mechanisms.sums.answers.answer import Source, make_frame, name_sour
 from mooring.mechanisms.sums.answers.mixture import fit_mixture
 from mooring.mechanisms.sums.answers.readings import LEAST_SIGNAL
 from mooring.mechanisms.sums.levels import Levels
-from mooring.mechanisms.sums.workload import PairwiseTotal, Workload
+from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
+from mooring.mechanisms.sums.workload import Workload
 from mooring.serialization import Record
 from mooring.typing import Indices, Matrix, Vector
 

@@ -1,0 +1,106 @@
+"""The general total after it was opened: estimates from it, their noise, and what about it no rows can have.
+
+Legend: S the matrix of products, A the coefficients of an estimate ⟨A, S⟩, σ² the variance of noise (see `workload`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mooring.mechanisms.sums.workload import Workload
+from mooring.typing import Labels, Matrix, Vector
+
+_ROWS_AT_ONCE = 2**14
+
+
+@dataclass(frozen=True, eq=False)
+class PairwiseTotal:
+    """The opened general total."""
+
+    workload: Workload
+    matrix: Matrix
+    """S, of shape (D, D), with the bubbles' row and column of the constant; entries that are not shared are zero."""
+    noise_variance: float = 0.0
+    """σ², the variance of all listed contributions' noise on the diagonal; off-diagonal entries have half of it."""
+    epsilon: float | None = None
+    delta: float | None = None
+    """The guarantee for adding or removing one unit; None without noise."""
+    unit: str = "row"
+    """Either "row" or "person"."""
+    caveat: str = ""
+    """Why the noise gives no guarantee although there is some; empty if it gives one."""
+
+    @property
+    def n_rows(self) -> float:
+        """An estimate of the number of rows, which noise can make negative."""
+        return float(self.matrix[0, 0]) * (self.workload.resolution / self.workload.constant_integer) ** 2
+
+    def estimate(self, matrix: Matrix) -> float:
+        """Return ⟨A, S⟩."""
+        return float(np.vdot(matrix, self.matrix))
+
+    def estimates(self, matrices: Sequence[Matrix]) -> Vector:
+        """Return ⟨A, S⟩ of several A."""
+        return np.array([self.estimate(matrix) for matrix in matrices])
+
+    def covariance(self, matrices: Sequence[Matrix]) -> Matrix:
+        """Return the covariances σ²⟨A, A′⟩ of what the noise adds to ⟨A, S⟩ of several A."""
+        flat = np.reshape(np.asarray(matrices), (len(matrices), -1))
+        return np.asarray(self.noise_variance * (flat @ flat.T))
+
+    def read(self, left: Matrix, right: Matrix) -> tuple[Vector, Matrix]:
+        """Return uᵀSv of several pairs of `Workload.factors`, the rows of `left` and `right`, and their noise's covariance.
+
+        With A the symmetric part of uvᵀ, ⟨A, A′⟩ is ½ [(u·u′)(v·v′) + (u·v′)(v·u′)].
+        """
+        across = left @ right.T
+        noise = self.noise_variance / 2 * ((left @ left.T) * (right @ right.T) + across * across.T)
+        return np.asarray(np.einsum("ij,ij->i", left @ self.matrix, right)), noise
+
+    def with_noise(self, rng: np.random.Generator, variance: float) -> PairwiseTotal:
+        """Return the total with further normal noise of this variance, for simulations."""
+        noise = np.triu(rng.normal(scale=math.sqrt(variance / 2), size=self.matrix.shape))
+        noise = (noise + noise.T) * self.workload.shared
+        noise[0, 0] /= math.sqrt(2)
+        return replace(self, matrix=self.matrix + noise, noise_variance=self.noise_variance + variance)
+
+
+def check_total(total: PairwiseTotal, most_rows: float = math.inf) -> list[str]:
+    """Return what about a total no `most_rows` rows can have; invented rows with valid values are not noticed."""
+    workload, deviation, problems = total.workload, 6 * math.sqrt(total.noise_variance), list[str]()
+    inverse = workload.resolution / workload.constant_integer
+    n, slack = total.n_rows, deviation * inverse**2
+    if n - slack > most_rows:
+        problems.append(f"it has about {n:,.0f} rows, and all participants together may add {most_rows:,.0f}")
+    if n < -slack - 1e-6:
+        problems.append("it has fewer than no rows")
+    for levels in workload.columns:
+        for k, name in enumerate(levels.names):
+            vector = workload.functional(levels.name, np.eye(levels.n_levels)[k]).vector
+            count, scale = float(total.matrix[0] @ vector) * inverse, float(np.linalg.norm(vector)) * inverse
+            if not -deviation * scale - 1e-6 * max(n, 1) <= count <= max(n, 0) + slack + deviation * scale + 1:
+                problems.append(f"the level {name!r} of {levels.name!r} has fewer than no rows, or more than all")
+    lengths = np.sqrt(
+        [float((workload.scaled_contrasts(k) ** 2).sum(axis=0).max()) for k in range(len(workload.columns))]
+    )
+    largest = np.repeat(lengths, [levels.n_levels - 1 for levels in workload.columns])
+    bounds = np.outer(largest, largest) * (max(n, 0) + slack) + deviation + 1
+    if (np.abs(total.matrix[1 : workload.n_features, 1 : workload.n_features]) > bounds).any():
+        problems.append("columns are correlated more strongly than is possible")
+    return problems
+
+
+def sum_exactly(workload: Workload, rows: Matrix, labels: Labels | None = None) -> PairwiseTotal:
+    """Return the total of encoded rows without noise and without rounding of weights, for simulations and tests."""
+    products, bubbles = np.zeros((workload.n_levels + 1,) * 2), np.zeros(len(workload.bubbles))
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        here = slice(start, start + _ROWS_AT_ONCE)
+        weights, curves = workload.weigh(rows[here], None if labels is None else labels[here])
+        block = np.hstack([np.ones((len(weights), 1)), weights])
+        products += block.T @ block
+        bubbles += curves.sum(axis=0)
+    return PairwiseTotal(workload, workload.assemble(products, bubbles))

@@ -1,0 +1,109 @@
+"""Times to an event as one column of levels: in which interval each row ends, and whether by the event."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.errors import InputError
+from mooring.mechanisms.sums.levels import MISSING, Levels, write_weights
+from mooring.typing import Labels, Matrix
+
+
+@dataclass(frozen=True)
+class Survival:
+    """Times to an event as one column: in which interval each row ends, and whether by the event."""
+
+    time: str
+    """Name of the column with the time from entry to the event or to the end of observation."""
+    event: str
+    """Name of the column that says whether the event happened, which may be the label."""
+    occurred: str
+    """The word in that column for an event that happened."""
+    edges: tuple[float, ...]
+    """Ends of the intervals, increasing from the first; a later end of observation is 'beyond'."""
+
+    @property
+    def name(self) -> str:
+        """Name of the column of levels."""
+        return f"{self.time} × {self.event}"
+
+    @property
+    def n_intervals(self) -> int:
+        """The number of intervals."""
+        return len(self.edges) - 1
+
+
+def find_survival_columns(survival: Survival, columns: Sequence[Levels]) -> list[int]:
+    """Return the indices of the columns of time and event, or raise an `InputError` for what survival cannot be made of."""
+    names = [levels.name for levels in columns]
+    for name in (survival.time, survival.event):
+        if name not in names:
+            problem = f"Survival names the column {name[:60]!r}, which the study does not declare."
+            raise InputError("survival", problem=problem, cure="Declare the column.")
+    time, event = (columns[names.index(name)] for name in (survival.time, survival.event))
+    if not time.nodes or time.name == event.name or time.is_log:
+        problem = f"The column {survival.time!r} of times must be a number that is not on a logarithmic scale."
+        raise InputError("survival", problem=problem, cure="Declare it as a number of days or months.")
+    words = event.names[: event.n_levels - event.has_missing]
+    if len(words) != 2 or not event.is_exact or survival.occurred not in words:
+        problem = (
+            f"The column {survival.event!r} of events must have two values, one of them {survival.occurred[:60]!r}."
+        )
+        raise InputError(
+            "survival", problem=problem, cure="Declare it as a category of two words, and name one of them."
+        )
+    edges = np.asarray(survival.edges)
+    if len(edges) < 2 or not np.isfinite(edges).all() or (np.diff(edges) <= 0).any() or edges[0] < 0:
+        problem = "The edges of intervals must be two or more increasing numbers, the first of them 0 or more."
+        raise InputError("survival", problem=problem, cure="Name the ends of the intervals in the unit of the time.")
+    if edges[-1] > time.high:
+        problem = f"The last edge, {edges[-1]:g}, is beyond the declared range of {survival.time!r}, {time.high:g}."
+        raise InputError("survival", problem=problem, cure="End the intervals within the range.")
+    return [names.index(survival.time), names.index(survival.event)]
+
+
+def make_survival_levels(survival: Survival, has_missing: bool) -> Levels:
+    """Return the levels: the event and the censoring of each interval, the time beyond them, and a missing time or event."""
+    names = [
+        f"{low:g}–{high:g}: {what}"
+        for low, high in zip(survival.edges, survival.edges[1:], strict=False)
+        for what in ("event", "censored")
+    ]
+    names += ["beyond the last", *([MISSING] if has_missing else [])]
+    return Levels(survival.name, "survival", tuple(names), has_missing=has_missing)
+
+
+def write_survival_weights(
+    survival: Survival,
+    sources: Sequence[Levels],
+    places: Sequence[int],
+    rows: Matrix,
+    labels: Labels | None,
+    target: npt.NDArray[Any],
+) -> None:
+    """Write the weights of encoded rows on the levels of survival into an array of zeros.
+
+    They stay zero where the event is not known and cannot be missing. `sources` are the levels of the columns of time and
+    event, and `places` the index of the first entry of each in an encoded row.
+    """
+    (time, event), (at_time, at_event) = sources, places
+    n_intervals, n_levels = survival.n_intervals, target.shape[1]
+    values = time.low + (time.high - time.low) * (rows[:, at_time] + 1) / 2
+    interval = np.searchsorted(np.asarray(survival.edges), values, side="left") - 1
+    interval = np.maximum(interval, 0)  # a time of zero ends in the first interval
+    events = np.zeros((len(rows), event.n_levels))
+    write_weights(event, at_event, rows, labels, events, None)
+    occurred = events[:, event.names.index(survival.occurred)] > 0
+    level = np.where(interval < n_intervals, 2 * interval + ~occurred, 2 * n_intervals)
+    known = events.sum(axis=1) > 0
+    if target.shape[1] > 2 * n_intervals + 1:
+        absent = ~known | (event.has_missing & (events[:, -1] > 0))
+        if time.has_missing:
+            absent |= rows[:, at_time + 1] > 0
+        level, known = np.where(absent, n_levels - 1, level), np.ones(len(rows), dtype=np.bool_)
+    target[np.flatnonzero(known), level[known]] = 1.0
