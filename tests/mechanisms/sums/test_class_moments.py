@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from mooring.errors import InputError
 from mooring.mechanisms.sums.class_moments import ClassAccumulator, ClassLayout, count_components
 from mooring.mechanisms.sums.guarantee import SumPrivacy, calibrate_products
-from mooring.mechanisms.sums.settings import SumSettings, list_sums, make_features, make_layout, make_scheme
+from mooring.mechanisms.sums.settings import SumSettings, make_features, make_layout, make_scheme
 from mooring.mechanisms.sums.sums import Integers
+from mooring.protocol.sums.description import list_sums
 from mooring.tables.schema import Column, Label, Schema
 from mooring.typing import Matrix
 

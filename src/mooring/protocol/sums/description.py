@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from mooring.mechanisms.sums.settings import SumScheme
+from mooring.mechanisms.sums.class_moments import ClassLayout
+from mooring.mechanisms.sums.settings import SumLayouts, SumScheme, SumSettings
+from mooring.mechanisms.sums.sums import SumLayout
 from mooring.protocol.description import Description, Terms
 from mooring.protocol.messages.study import Study
 from mooring.protocol.sums.scheme import state_sum_guarantee, sum_promise, sum_scheme
-from mooring.serialization import count_noun
+from mooring.serialization import Rows, count_noun
 
 
 def describe_sums(study: Study) -> Description:
@@ -181,3 +183,32 @@ def _state_terms(study: Study, guarantee: dict[str, str]) -> Terms:
         roles=dict.fromkeys(scheme.combiners, "combiner"),
         local_columns={settings.person: "says which rows belong to one person"} if settings.person else {},
     )
+
+
+def list_sums(settings: SumSettings, layout: SumLayouts) -> Rows:
+    """Return a table of what a participant adds up: which sums, how many numbers, and what each gets of the budget.
+
+    Of the general total, the shares of the constant and of the columns sum to one, and the noise of a product of two columns
+    falls with the product of their shares.
+    """
+    headings = ("sums", "numbers", "weight", "share of the budget")
+    if isinstance(layout, ClassLayout):
+        words = f"products of {layout.n_features - 1} features over the rows of each class"
+        return [headings, (f"{words}: {layout.n_classes} classes", f"{layout.size:,}", "1", "100%")]
+    if isinstance(layout, SumLayout):
+        products, outcomes = layout.n_products, layout.size - layout.n_products
+        of_products = settings.product_share
+        return [
+            headings,
+            ("products of features", f"{products:,}", "1", f"{of_products:.0%}"),
+            ("products of features and the label", f"{outcomes:,}", "1", f"{1 - of_products:.0%}"),
+        ]
+    workload = layout.workload
+    lines = [("number of rows", "1", f"{workload.constant_share:.3f}", "")]
+    for index, (levels, share) in enumerate(zip(workload.columns, workload.shares, strict=True)):
+        squares = index in workload.bubbles
+        what = "curve of 8 nodes, and squares" if squares else count_noun(levels.n_levels, "level")
+        lines.append((f"{levels.name}: {what}", f"{levels.n_levels - 1 + squares:,}", f"{share:.3f}", ""))
+    pairs = layout.size - 1 - sum(int(line[1]) for line in lines[1:])
+    lines.append(("products of two columns", f"{pairs:,}", "", ""))
+    return [headings, *lines, ("all", f"{layout.size:,}", "", "100%")]

@@ -11,7 +11,7 @@ from mooring.errors import InputError, RefusedError, require_choice
 from mooring.learners import LearnerLike
 from mooring.learners.registry import AUTO, list_sum_learners, resolve_sum_learner
 from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
-from mooring.mechanisms.sums.settings import SECURE_SUM, SumSettings, list_sums, make_features, make_layout
+from mooring.mechanisms.sums.settings import SECURE_SUM, SumSettings, make_features, make_layout
 from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.protocol.exchange import Assessment, Exchange, GatherOptions, MechanismDraft, SendableFile, TrainOptions
 from mooring.protocol.forecast import StudyForecast
@@ -26,7 +26,7 @@ from mooring.protocol.sums.bundle import SumBundle, most_sum_bundle_bytes, verif
 from mooring.protocol.sums.combination import check_boxes, combine_shares
 from mooring.protocol.sums.contribution import share_sums
 from mooring.protocol.sums.delivery import prepare_sum_model
-from mooring.protocol.sums.description import describe_sums
+from mooring.protocol.sums.description import describe_sums, list_sums
 from mooring.protocol.sums.features import fit_features
 from mooring.protocol.sums.result import model_schema, open_sum_model, specify_sum_model
 from mooring.protocol.sums.scheme import (
