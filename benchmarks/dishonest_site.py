@@ -24,7 +24,7 @@ from benchmarks.machine import describe_machine, described
 from mooring.learners import score_value, train_learner
 from mooring.learners.fitting import MOST_ROWS, draw_rows, influence_rows, screening_rows
 from mooring.metrics.intervals import student_interval
-from mooring.protocol.rotation.training import LabelledRows, find_left_out
+from mooring.protocol.rotation.analyst.training import LabelledRows, find_left_out
 
 Rows = tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]
 Attack = Callable[[int, np.random.Generator], Rows]

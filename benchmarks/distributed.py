@@ -259,7 +259,7 @@ def locally(folder: Path) -> dict[str, float]:
     """Collect and align in this process; what the process behind `_in_a_process` does."""
     from mooring.protocol.analyst.intake import collect
     from mooring.protocol.messages.study import Study
-    from mooring.protocol.rotation.alignment import align_bundles
+    from mooring.protocol.rotation.analyst.alignment import align_bundles
 
     study = Study.read(folder / "study.toml")
     begin = time.perf_counter()

@@ -106,7 +106,7 @@ class _BenchStudy:
 def share_once(data: Path) -> dict[str, float]:
     """Share a table in a fresh study of four; what the process behind `_in_a_process` does."""
     from mooring.protocol.results import Consent
-    from mooring.protocol.sums.contribution import share_sums
+    from mooring.protocol.sums.participant.contribution import share_sums
 
     with tempfile.TemporaryDirectory(dir=data.parent) as name:
         folder = Path(name)
@@ -121,10 +121,10 @@ def open_once(n_participants: int) -> dict[str, Any]:
     """Return the size of a bundle, and how long combining by one of 15 and opening take."""
     from mooring.protocol.analyst.intake import collect
     from mooring.protocol.results import Consent
-    from mooring.protocol.sums.combination import combine_shares
-    from mooring.protocol.sums.contribution import share_sums
+    from mooring.protocol.sums.analyst.total import close_list, open_total
+    from mooring.protocol.sums.combiner.combination import combine_shares
+    from mooring.protocol.sums.participant.contribution import share_sums
     from mooring.protocol.sums.scheme import sum_scheme
-    from mooring.protocol.sums.total import close_list, open_total
 
     with tempfile.TemporaryDirectory(prefix="mooring-bench-") as name:
         folder = Path(name)

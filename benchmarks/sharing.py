@@ -92,7 +92,7 @@ def share_once(data: Path, noise: float) -> dict[str, float]:
     from mooring.protocol.participant.membership import make_member
     from mooring.protocol.results import Consent
     from mooring.protocol.rotation.anchor import deal_anchor
-    from mooring.protocol.rotation.upload import share_rows
+    from mooring.protocol.rotation.participant.upload import share_rows
     from mooring.protocol.storage.vault import Vault
     from mooring.tables.schema import Column, Label
 

@@ -47,7 +47,7 @@ _RANGES = {"age": (18, 90), "bmi": (15, 45), "pressure": (50, 140), "progression
 _START = "forkserver" if sys.platform == "linux" else "spawn"
 _PRELOADED = [
     *("mooring.cli.app", "mooring.report.charts", "mooring.report.study_page", "mooring.protocol.analyst.delivery"),
-    *("mooring.protocol.participant.role", "mooring.protocol.sums.inspection"),
+    *("mooring.protocol.participant.role", "mooring.protocol.sums.participant.inspection"),
     *("scipy.stats", "sklearn.compose", "sklearn.dummy", "sklearn.ensemble"),
     *("sklearn.inspection", "sklearn.kernel_approximation", "sklearn.linear_model", "sklearn.svm"),
 ]

@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from mooring.errors import StorageError
-from mooring.protocol.rotation.alignment_state import (
+from mooring.protocol.rotation.analyst.alignment_state import (
     AlignedParticipant,
     AlignmentRecord,
     AlignmentState,
     write_space,
 )
-from mooring.protocol.rotation.collaboration_matrix import PartFacts, export, list_parts, part_path, read_facts
+from mooring.protocol.rotation.analyst.collaboration_matrix import PartFacts, export, list_parts, part_path, read_facts
 from tests.commands import flat, run
 from tests.raising import raising
 from tests.sites import numeric_study

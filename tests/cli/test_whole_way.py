@@ -522,7 +522,7 @@ def test_sharing_in_a_process_loads_no_attacks_exits_with_the_code_and_prints_js
         return subprocess.run(command, cwd=place, capture_output=True, text=True, check=False, env=calm)
 
     found = process(options=("-X", "importtime"))
-    assert "mooring.protocol.rotation.upload" in found.stderr
+    assert "mooring.protocol.rotation.participant.upload" in found.stderr
     assert "mooring.audit" not in found.stderr
     assert "mooring.attacks" not in found.stderr
     assert found.returncode == 0, found.stderr

@@ -13,9 +13,9 @@ from mooring.protocol.analyst.intake import Intake, collect
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.exchange import GatherOptions
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.alignment import align_bundles
-from mooring.protocol.rotation.alignment_state import AlignmentState, read_space
-from mooring.protocol.rotation.collaboration_matrix import read_blocks
+from mooring.protocol.rotation.analyst.alignment import align_bundles
+from mooring.protocol.rotation.analyst.alignment_state import AlignmentState, read_space
+from mooring.protocol.rotation.analyst.collaboration_matrix import read_blocks
 from tests.protocol.rotation.support import sent
 from tests.sites import KEYS, numeric_study
 

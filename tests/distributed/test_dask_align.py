@@ -13,11 +13,11 @@ from distributed import Client
 
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.analyst.intake import collect
-from mooring.protocol.rotation.alignment import align_bundles
-from mooring.protocol.rotation.alignment_state import read_space
+from mooring.protocol.rotation.analyst.alignment import align_bundles
+from mooring.protocol.rotation.analyst.alignment_state import read_space
+from mooring.protocol.rotation.analyst.collaboration_matrix import export, list_parts, part_path
+from mooring.protocol.rotation.analyst.training import train
 from mooring.protocol.rotation.bundle import verify_bundle
-from mooring.protocol.rotation.collaboration_matrix import export, list_parts, part_path
-from mooring.protocol.rotation.training import train
 from tests.raising import raising
 from tests.sites import rewrite_bundle
 

@@ -12,7 +12,7 @@ from distributed import Client
 from mooring import Analyst, Participant, Study
 from mooring.engines.dask import DaskEngine
 from mooring.errors import InputError
-from mooring.protocol.rotation.alignment_state import read_space
+from mooring.protocol.rotation.analyst.alignment_state import read_space
 from mooring.protocol.storage.vault import Vault
 from tests.raising import raising
 

@@ -31,8 +31,8 @@ from mooring.learners import LEARNERS, Model, boosted_trees
 from mooring.learners.boosted_trees import BoostingTask, find_cuts
 from mooring.protocol.messages.model import read_model
 from mooring.protocol.messages.study import Study
+from mooring.protocol.rotation.analyst.collaboration_matrix import list_parts
 from mooring.protocol.rotation.bundle import verify_bundle
-from mooring.protocol.rotation.collaboration_matrix import list_parts
 from mooring.tables.schema import Label
 from tests.commands import flat, run
 from tests.learners.test_models import require_no_mean

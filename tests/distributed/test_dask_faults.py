@@ -24,8 +24,8 @@ from distributed import Client, LocalCluster
 from mooring.engines.dask import Tls, connect
 from mooring.engines.dask.cluster import explain_dask_errors, require_shared, run_throttled
 from mooring.errors import InputError, StorageError
-from mooring.protocol.rotation.alignment_state import read_space
-from mooring.protocol.rotation.collaboration_matrix import list_parts
+from mooring.protocol.rotation.analyst.alignment_state import read_space
+from mooring.protocol.rotation.analyst.collaboration_matrix import list_parts
 from tests.raising import raising
 
 from .dask_study import Made, align_on_dask, aligned_locally, make, matrix

@@ -17,11 +17,11 @@ from mooring.learners import Model
 from mooring.learners.models import Predicted
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.messages.model import read_model
-from mooring.protocol.rotation.alignment import align_bundles
-from mooring.protocol.rotation.alignment_state import read_space
+from mooring.protocol.rotation.analyst.alignment import align_bundles
+from mooring.protocol.rotation.analyst.alignment_state import read_space
+from mooring.protocol.rotation.analyst.collaboration_matrix import read_blocks
+from mooring.protocol.rotation.analyst.training import train
 from mooring.protocol.rotation.bundle import verify_bundle
-from mooring.protocol.rotation.collaboration_matrix import read_blocks
-from mooring.protocol.rotation.training import train
 from tests.commands import flat, record_of, run
 from tests.learners.test_models import require_no_mean
 from tests.raising import raising
@@ -159,7 +159,7 @@ def test_auto_chooses_by_the_rows_that_the_local_engine_chooses_by(
 def test_sums_are_those_of_all_rows(number: Prepared) -> None:
     from mooring.engines.dask.block_tasks import Features
     from mooring.learners import train_learner
-    from mooring.protocol.rotation.collaboration_matrix import list_parts
+    from mooring.protocol.rotation.analyst.collaboration_matrix import list_parts
 
     made, _, there = number
     rows, labels = rows_and_labels(made, there)
@@ -180,7 +180,7 @@ def test_of_a_participant_with_too_many_rows_only_those_kept_are_learnt_from(num
     from dataclasses import replace
 
     from mooring.engines.dask.learners import _groups, _Job
-    from mooring.protocol.rotation.training import Steps
+    from mooring.protocol.rotation.analyst.training import Steps
 
     made, _, there = number
     space, folds = read_space(there, made.study), np.zeros(len(made.study.participants), dtype=np.int64)

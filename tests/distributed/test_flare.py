@@ -24,7 +24,7 @@ from mooring.protocol.rotation.anchor import open_anchor
 from mooring.protocol.rotation.result import MAP_FILE
 from mooring.protocol.rotation.scheme import dealing_member
 from mooring.protocol.storage.vault import Vault
-from mooring.protocol.sums.training import train_sums
+from mooring.protocol.sums.analyst.training import train_sums
 from tests.commands import record_of
 from tests.protocol.sums.support import make_sum_study
 from tests.raising import raising

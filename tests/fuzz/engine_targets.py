@@ -40,8 +40,8 @@ from mooring.engines.flare.settings import ServerSettings, SiteSettings
 from mooring.errors import MooringError
 from mooring.protocol.messages.model import MODEL_FILE
 from mooring.protocol.messages.study_file import render_study
-from mooring.protocol.rotation.alignment_state import AlignmentState
-from mooring.protocol.rotation.collaboration_matrix import (
+from mooring.protocol.rotation.analyst.alignment_state import AlignmentState
+from mooring.protocol.rotation.analyst.collaboration_matrix import (
     PartFacts,
     make_schema,
     make_table,

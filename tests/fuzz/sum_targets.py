@@ -18,6 +18,7 @@ from mooring.protocol.messages.model import MODEL_FILE
 from mooring.protocol.messages.result import read_delivered_model, write_delivered_model
 from mooring.protocol.messages.signed_file import write_signed
 from mooring.protocol.messages.study import Study
+from mooring.protocol.sums.analyst.training import train_sums
 from mooring.protocol.sums.answers import (
     LIST,
     RECEIPT,
@@ -38,7 +39,6 @@ from mooring.protocol.sums.bundle import (
 )
 from mooring.protocol.sums.result import model_schema, specify_sum_model
 from mooring.protocol.sums.scheme import sum_scheme
-from mooring.protocol.sums.training import train_sums
 from tests.fuzz.target import Target, make_place, sign_again, write_file
 from tests.protocol.hostile import World
 from tests.protocol.sums.support import SumStudy, make_sum_study

@@ -31,14 +31,14 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study, render_study
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.results import Consent
-from mooring.protocol.rotation.alignment import align_bundles
-from mooring.protocol.rotation.alignment_state import RECORD_FILE, STATE_FILE, AlignmentState, read_space
+from mooring.protocol.rotation.analyst.alignment import align_bundles
+from mooring.protocol.rotation.analyst.alignment_state import RECORD_FILE, STATE_FILE, AlignmentState, read_space
+from mooring.protocol.rotation.analyst.collaboration_matrix import PARTS_FOLDER, list_parts, read_blocks
 from mooring.protocol.rotation.anchor import open_anchor
 from mooring.protocol.rotation.bundle import verify_bundle
-from mooring.protocol.rotation.collaboration_matrix import PARTS_FOLDER, list_parts, read_blocks
+from mooring.protocol.rotation.participant.upload import share_rows
 from mooring.protocol.rotation.result import MAP_FILE, read_result
 from mooring.protocol.rotation.scheme import study_projection
-from mooring.protocol.rotation.upload import share_rows
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.report.records import collect_records

@@ -17,7 +17,7 @@ from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.messages.study import Study
 from mooring.protocol.results import Consent, ShareResult
 from mooring.protocol.rotation.anchor import deal_anchor
-from mooring.protocol.rotation.upload import share_rows
+from mooring.protocol.rotation.participant.upload import share_rows
 from mooring.protocol.storage.vault import Vault
 from tests.sites import vaulted_study
 from tests.study_settings import change

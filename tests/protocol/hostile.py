@@ -26,7 +26,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.results import Consent
 from mooring.protocol.rotation.anchor import deal_anchor, open_anchor
 from mooring.protocol.rotation.bundle import verify_bundle
-from mooring.protocol.rotation.upload import share_rows
+from mooring.protocol.rotation.participant.upload import share_rows
 from mooring.protocol.storage.vault import Vault
 from tests.sites import vaulted_study, write_rows
 

@@ -17,8 +17,8 @@ import pytest
 from mooring.cli.app import app
 from mooring.protocol.messages.card import read_card
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation import upload as sharing
 from mooring.protocol.rotation.anchor import Perturbation
+from mooring.protocol.rotation.participant import upload as sharing
 from mooring.protocol.storage.vault import Vault
 
 from . import canary_scan as scan

@@ -19,12 +19,12 @@ from mooring.protocol.messages.signed_file import TensorSpec, encode_header
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.prediction import predict_rows
 from mooring.protocol.results import Consent
-from mooring.protocol.rotation.alignment import align_bundles
-from mooring.protocol.rotation.alignment_state import read_space
+from mooring.protocol.rotation.analyst.alignment import align_bundles
+from mooring.protocol.rotation.analyst.alignment_state import read_space
+from mooring.protocol.rotation.analyst.collaboration_matrix import export, read_blocks
+from mooring.protocol.rotation.analyst.training import train
 from mooring.protocol.rotation.anchor import deal_anchor
-from mooring.protocol.rotation.collaboration_matrix import export, read_blocks
-from mooring.protocol.rotation.training import train
-from mooring.protocol.rotation.upload import share_rows
+from mooring.protocol.rotation.participant.upload import share_rows
 from mooring.protocol.storage.vault import Vault
 from mooring.report.records import collect_records
 from mooring.report.summary import summarise

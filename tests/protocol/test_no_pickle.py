@@ -21,7 +21,7 @@ from mooring.protocol.messages.card import read_card
 from mooring.protocol.messages.model import read_model
 from mooring.protocol.messages.result import read_delivered_model
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.alignment_state import STATE_FILE, read_space
+from mooring.protocol.rotation.analyst.alignment_state import STATE_FILE, read_space
 from mooring.protocol.rotation.anchor import open_anchor
 from mooring.protocol.rotation.bundle import verify_bundle
 from mooring.protocol.rotation.result import read_result

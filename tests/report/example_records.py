@@ -20,10 +20,10 @@ from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.prediction import AdjustmentRecord, PredictionRecord
 from mooring.protocol.results import ShareResult
-from mooring.protocol.rotation.alignment_state import AlignedParticipant, AlignmentRecord
-from mooring.protocol.rotation.training_record import Training
-from mooring.protocol.sums.total import Closing
-from mooring.protocol.sums.training import SumTraining
+from mooring.protocol.rotation.analyst.alignment_state import AlignedParticipant, AlignmentRecord
+from mooring.protocol.rotation.analyst.training_record import Training
+from mooring.protocol.sums.analyst.total import Closing
+from mooring.protocol.sums.analyst.training import SumTraining
 from mooring.report.records import StudyRecords
 from mooring.report.summary import Report
 from mooring.serialization import Record

@@ -21,7 +21,7 @@ from mooring.mechanisms.sums.answers import (
     SurvivalCurves,
     SurvivalPoint,
 )
-from mooring.protocol.sums.asked import FOLDER, keep_answer
+from mooring.protocol.sums.analyst.asked import FOLDER, keep_answer
 from mooring.report.answer_page import draw_answer, list_at_risk, render_answer
 from mooring.report.records import collect_records
 from mooring.report.study_page import render_report

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from mooring.protocol.rotation.inspection import inspect
+from mooring.protocol.rotation.participant.inspection import inspect
 from mooring.tables.sampling import sample_rows
 from mooring.tables.schema import Column, Label
 from tests.study_settings import make_study

@@ -37,7 +37,7 @@ def show_answer(console: execution.Output, answer: Answer, page: Path | None, *,
 
     It is kept for the report, and its page is written if there is to be one.
     """
-    from mooring.protocol.sums.asked import keep_answer
+    from mooring.protocol.sums.analyst.asked import keep_answer
 
     keep_answer(execution.read_study(study), folder, answer, execution.quote_command())
     if page is not None:

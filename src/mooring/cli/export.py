@@ -46,7 +46,7 @@ def export(
             {"output": str(path)}, f"Wrote {escape(str(path))}. Its input is rows of float32, its output predictions."
         )
         return
-    from mooring.protocol.rotation.collaboration_matrix import export as export_table
+    from mooring.protocol.rotation.analyst.collaboration_matrix import export as export_table
 
     path = export_table(folder, output, force=force)
     console.show(

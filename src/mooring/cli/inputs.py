@@ -49,7 +49,7 @@ def _read_studied(path: Path, options: AuditOptions) -> tuple[Study, Records, Pr
     """Read a study and a table that fits it; the encoding does not depend on the table's statistics."""
     from mooring.protocol.participant.steps import read_by_mapping
     from mooring.protocol.registry import exchange_of
-    from mooring.protocol.rotation.inspection import evaluation_of
+    from mooring.protocol.rotation.participant.inspection import evaluation_of
 
     assert options.study is not None
     study = read_study(options.study)

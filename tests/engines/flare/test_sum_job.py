@@ -19,9 +19,9 @@ from mooring.protocol.analyst.trained_model import TRAINED_FILE
 from mooring.protocol.messages.model import MODEL_FILE
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.storage.ledger import Ledger
+from mooring.protocol.sums.analyst.total import close_list
+from mooring.protocol.sums.analyst.training import train_sums
 from mooring.protocol.sums.bundle import most_sum_bundle_bytes
-from mooring.protocol.sums.total import close_list
-from mooring.protocol.sums.training import train_sums
 from tests import commands
 from tests.engines.flare.test_workflow import RESOURCES
 from tests.protocol.sums.support import SumStudy, make_sum_study, with_helpers

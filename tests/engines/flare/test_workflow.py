@@ -44,8 +44,8 @@ from mooring.protocol.messages.signed_file import write_signed
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.rotation import exchange as rotation
-from mooring.protocol.rotation.alignment import align_bundles
-from mooring.protocol.rotation.alignment_state import AlignedParticipant, AlignmentState
+from mooring.protocol.rotation.analyst.alignment import align_bundles
+from mooring.protocol.rotation.analyst.alignment_state import AlignedParticipant, AlignmentState
 from mooring.protocol.rotation.anchor import deal_anchor
 from mooring.protocol.rotation.result import read_result
 from mooring.protocol.storage.vault import Vault

@@ -22,10 +22,10 @@ from mooring.protocol.exchange import GatherOptions, TrainOptions
 from mooring.protocol.messages.model import read_model
 from mooring.protocol.messages.result import Release
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.alignment import align_bundles
+from mooring.protocol.rotation.analyst.alignment import align_bundles
+from mooring.protocol.rotation.analyst.training import train
+from mooring.protocol.rotation.analyst.training_record import Training
 from mooring.protocol.rotation.result import read_result
-from mooring.protocol.rotation.training import train
-from mooring.protocol.rotation.training_record import Training
 from tests.protocol.rotation.support import bundles_of, prepared, send, sites_of
 from tests.raising import raising
 from tests.sites import ANALYST, KEYS, numeric_study, specifier_of

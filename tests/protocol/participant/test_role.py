@@ -25,8 +25,8 @@ from mooring.protocol.participant.prediction import PredictionRecord, Prediction
 from mooring.protocol.participant.steps import advise_sharing, share
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.results import ShareResult
-from mooring.protocol.sums import inspection
-from mooring.protocol.sums.table_sums import scale_labels
+from mooring.protocol.sums.participant import inspection
+from mooring.protocol.sums.participant.table_sums import scale_labels
 from mooring.protocol.workspace import Workspace
 from mooring.report.records import StudyRecords, collect_records
 from mooring.report.step_pages import StepPages

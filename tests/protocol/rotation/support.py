@@ -9,7 +9,7 @@ import numpy as np
 
 from mooring import RigidMap, make_anchor
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.alignment import align_bundles
+from mooring.protocol.rotation.analyst.alignment import align_bundles
 from mooring.protocol.rotation.bundle import RowBundle, verify_bundle
 from tests.sites import KEYS, write_bundle
 

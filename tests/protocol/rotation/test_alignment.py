@@ -16,12 +16,12 @@ import pytest
 from mooring import atomic_io
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.analyst.delivery import deliver
-from mooring.protocol.rotation import alignment
-from mooring.protocol.rotation import collaboration_matrix as collaboration_file
-from mooring.protocol.rotation.alignment import align_bundles, choose_reference
-from mooring.protocol.rotation.alignment_state import decode_record, read_space
+from mooring.protocol.rotation.analyst import alignment
+from mooring.protocol.rotation.analyst import collaboration_matrix as collaboration_file
+from mooring.protocol.rotation.analyst.alignment import align_bundles, choose_reference
+from mooring.protocol.rotation.analyst.alignment_state import decode_record, read_space
+from mooring.protocol.rotation.analyst.training import train
 from mooring.protocol.rotation.result import MAP_FILE
-from mooring.protocol.rotation.training import train
 from tests.permissions import has_mode
 from tests.protocol.rotation.support import bundles_of, prepared, send, sent, sites_of, spread_of, with_garbage
 from tests.raising import raising

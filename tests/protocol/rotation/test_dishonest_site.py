@@ -9,9 +9,9 @@ import pytest
 from benchmarks.dishonest_site import ATTACKS, N_HONEST, PAGE, draw_honest, render_results, run_attack
 from mooring import InputError
 from mooring.learners.fitting import draw_rows, limit_counts, screening_rows
-from mooring.protocol.rotation.alignment import align_bundles
-from mooring.protocol.rotation.outliers import find_harmful
-from mooring.protocol.rotation.training import LeftOut, train
+from mooring.protocol.rotation.analyst.alignment import align_bundles
+from mooring.protocol.rotation.analyst.outliers import find_harmful
+from mooring.protocol.rotation.analyst.training import LeftOut, train
 from tests.protocol.rotation.support import bundles_of, send, sites_of
 from tests.raising import raising
 from tests.sites import numeric_study

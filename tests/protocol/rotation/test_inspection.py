@@ -15,8 +15,8 @@ from mooring.audit import AuditDescription, AuditResult, AuditSettings
 from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.local_model import measure_local_only
-from mooring.protocol.rotation import inspection
-from mooring.protocol.rotation.inspection import conclude, find_hazards, inspect
+from mooring.protocol.rotation.participant import inspection
+from mooring.protocol.rotation.participant.inspection import conclude, find_hazards, inspect
 from mooring.protocol.rotation.scheme import study_projection
 from mooring.report.charts import draw_audit
 from mooring.report.study_page import render_check
@@ -263,7 +263,7 @@ def test_every_attack_is_tried_and_the_record_becomes_json_and_back() -> None:
 
 
 def test_the_halves_share_no_row_and_keep_the_classes(monkeypatch: pytest.MonkeyPatch) -> None:
-    import mooring.protocol.rotation.inspection as inspection
+    import mooring.protocol.rotation.participant.inspection as inspection
 
     seen = []
     run = inspection.run_audit

@@ -19,11 +19,11 @@ from mooring.learners.fitting import screening_rows
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.messages.model import read_model
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.alignment import align_bundles
-from mooring.protocol.rotation.alignment_state import AlignmentState
-from mooring.protocol.rotation.outliers import find_disagreeing
-from mooring.protocol.rotation.training import train
-from mooring.protocol.rotation.training_record import Training
+from mooring.protocol.rotation.analyst.alignment import align_bundles
+from mooring.protocol.rotation.analyst.alignment_state import AlignmentState
+from mooring.protocol.rotation.analyst.outliers import find_disagreeing
+from mooring.protocol.rotation.analyst.training import train
+from mooring.protocol.rotation.analyst.training_record import Training
 from tests.protocol.rotation.support import Site, send
 from tests.sites import numeric_study, specifier_of
 

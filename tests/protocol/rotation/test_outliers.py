@@ -9,10 +9,9 @@ import pytest
 
 from mooring import make_anchor
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.alignment import NOT_CHECKED, align_bundles
-from mooring.protocol.rotation.alignment_state import read_space
-from mooring.protocol.rotation.bundle import RowBundle
-from mooring.protocol.rotation.outliers import (
+from mooring.protocol.rotation.analyst.alignment import NOT_CHECKED, align_bundles
+from mooring.protocol.rotation.analyst.alignment_state import read_space
+from mooring.protocol.rotation.analyst.outliers import (
     Fits,
     _measure,
     find_disagreeing,
@@ -20,6 +19,7 @@ from mooring.protocol.rotation.outliers import (
     measure_fits,
     measure_honest_spread,
 )
+from mooring.protocol.rotation.bundle import RowBundle
 from mooring.theory import transition_scale
 from tests.protocol.rotation.support import Site, bundles_of, send, sent, sites_of, spread_of, with_garbage
 from tests.record import check_record
@@ -83,7 +83,7 @@ def test_a_fit_is_one_without_noise_and_garbage_is_far_below() -> None:
 
 
 def _flagged(study: Study, sites: Sequence[Site]) -> list[int]:
-    from mooring.protocol.rotation.alignment import LocalAnchors, _set_outliers_aside
+    from mooring.protocol.rotation.analyst.alignment import LocalAnchors, _set_outliers_aside
 
     here = LocalAnchors()
     bundles = [

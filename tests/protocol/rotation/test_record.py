@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from mooring.protocol.analyst.delivery import deliver
-from mooring.protocol.rotation.alignment import align_bundles
-from mooring.protocol.rotation.training import train
+from mooring.protocol.rotation.analyst.alignment import align_bundles
+from mooring.protocol.rotation.analyst.training import train
 from tests.permissions import has_mode
 from tests.protocol.rotation.support import bundles_of, send, sites_of, with_garbage
 from tests.record import check_record

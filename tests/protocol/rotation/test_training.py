@@ -20,13 +20,19 @@ from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import AUTO, CANDIDATES, LEARNERS, train_learner
 from mooring.protocol.analyst.trained_model import read_training
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.alignment import align_bundles
-from mooring.protocol.rotation.alignment_state import read_space
+from mooring.protocol.rotation.analyst.alignment import align_bundles
+from mooring.protocol.rotation.analyst.alignment_state import read_space
+from mooring.protocol.rotation.analyst.collaboration_matrix import read_blocks
+from mooring.protocol.rotation.analyst.training import (
+    LabelledRows,
+    _can_learn_alone,
+    convert_model,
+    score_participants,
+    train,
+)
+from mooring.protocol.rotation.analyst.training_record import Training
 from mooring.protocol.rotation.bundle import verify_bundle
-from mooring.protocol.rotation.collaboration_matrix import read_blocks
 from mooring.protocol.rotation.result import specify_model
-from mooring.protocol.rotation.training import LabelledRows, _can_learn_alone, convert_model, score_participants, train
-from mooring.protocol.rotation.training_record import Training
 from mooring.tables import Partition
 from tests.raising import raising
 from tests.sites import KEYS, numeric_study, write_site

@@ -12,9 +12,9 @@ from mooring import RigidMap, RowSimulation, SimulationSettings, UploadNoise, si
 from mooring.atomic_io import write_atomically
 from mooring.errors import RefusedError
 from mooring.protocol.registry import exchange_of
-from mooring.protocol.rotation import upload
 from mooring.protocol.rotation.anchor import Perturbation, open_anchor
 from mooring.protocol.rotation.bundle import RowBundle, verify_bundle
+from mooring.protocol.rotation.participant import upload
 from mooring.protocol.rotation.scheme import study_projection
 from mooring.protocol.storage.vault import Floors
 from mooring.tables import encoded_batches

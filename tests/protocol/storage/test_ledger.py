@@ -130,7 +130,7 @@ def test_a_backup_restored_from_before_the_share_gives_the_same_bytes(small_stud
     vault = small_study.vaults[1]
     if moment == "the intent":
         with monkeypatch.context() as patched:
-            patched.setattr("mooring.protocol.rotation.upload.encode_signed_header", lambda *_: 1 / 0)
+            patched.setattr("mooring.protocol.rotation.participant.upload.encode_signed_header", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 small_study.share(output=small_study.folder / "none.bundle")
         assert [entry.bundle for entry in Ledger(vault.folder).entries()] == [None]
@@ -178,7 +178,7 @@ def test_the_anchor_representation_is_the_same_whatever_the_rows(small_study):
 def test_an_intent_that_was_never_finished_gives_way(small_study, monkeypatch):
     """Nothing has left before the ledger says that the bundle is finished."""
     with monkeypatch.context() as patched:
-        patched.setattr("mooring.protocol.rotation.upload.encode_signed_header", lambda *_: 1 / 0)
+        patched.setattr("mooring.protocol.rotation.participant.upload.encode_signed_header", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             small_study.share(output=small_study.folder / "none.bundle")
     output = small_study.folder / "out.bundle"

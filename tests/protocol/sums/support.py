@@ -17,11 +17,11 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.results import Consent
 from mooring.protocol.storage.vault import Floors, Vault
+from mooring.protocol.sums.analyst.total import Closing, close_list
 from mooring.protocol.sums.bundle import open_box, read_box
-from mooring.protocol.sums.combination import check_boxes, combine_shares
-from mooring.protocol.sums.contribution import share_sums
+from mooring.protocol.sums.combiner.combination import check_boxes, combine_shares
+from mooring.protocol.sums.participant.contribution import share_sums
 from mooring.protocol.sums.scheme import sum_scheme
-from mooring.protocol.sums.total import Closing, close_list
 from mooring.tables.schema import Column, Label
 
 LABELS = {"classes": Label("y", "classes", ("a", "b", "c")), "number": Label("y", "number", low=-3.0, high=5.0)}

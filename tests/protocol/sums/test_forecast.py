@@ -12,7 +12,7 @@ from mooring.mechanisms.sums.settings import SumSettings
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.sums.forecast import forecast_sums
-from mooring.protocol.sums.inspection import conclude
+from mooring.protocol.sums.participant.inspection import conclude
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.schema import Column, Label
 from tests.protocol.sums.support import make_sum_study

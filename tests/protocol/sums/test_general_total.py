@@ -23,9 +23,9 @@ from mooring.protocol.messages.result import read_delivered_model
 from mooring.protocol.messages.study_file import RangeSource
 from mooring.protocol.participant.prediction import predict_rows
 from mooring.protocol.registry import exchange_of
+from mooring.protocol.sums.analyst.total import open_total
+from mooring.protocol.sums.analyst.training import SumTraining, train_sums
 from mooring.protocol.sums.scheme import sum_scheme
-from mooring.protocol.sums.total import open_total
-from mooring.protocol.sums.training import SumTraining, train_sums
 from mooring.tables.schema import Column, Schema
 from tests.protocol.sums.support import SumStudy, make_sum_study
 from tests.raising import raising

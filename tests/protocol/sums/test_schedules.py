@@ -24,11 +24,11 @@ from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.sums.prime_field import draw_elements
 from mooring.mechanisms.sums.secret_sharing import Parties, Threshold, least_threshold
 from mooring.protocol.crypto.keys import Secret
+from mooring.protocol.sums.analyst.total import open_total
 from mooring.protocol.sums.answers import read_combined_share, write_closing_list, write_combined_share
 from mooring.protocol.sums.bundle import verify_sum_bundle, words_of
-from mooring.protocol.sums.combination import combine_shares
+from mooring.protocol.sums.combiner.combination import combine_shares
 from mooring.protocol.sums.scheme import sum_scheme
-from mooring.protocol.sums.total import open_total
 from tests.opening import what_opens
 from tests.protocol.sums.support import SumStudy, make_sum_study
 

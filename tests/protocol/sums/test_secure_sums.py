@@ -40,11 +40,12 @@ from mooring.protocol.participant.prediction import Scoring, predict_rows
 from mooring.protocol.participant.role import Participant, check_table_fit
 from mooring.protocol.results import Consent, TrainingRecord
 from mooring.protocol.rotation.anchor import deal_anchor
-from mooring.protocol.rotation.upload import share_rows
+from mooring.protocol.rotation.participant.upload import share_rows
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Floors
 from mooring.protocol.sums import bundle as bundles
-from mooring.protocol.sums import combination, contribution
+from mooring.protocol.sums.analyst.total import open_total, read_list
+from mooring.protocol.sums.analyst.training import train_sums
 from mooring.protocol.sums.answers import (
     read_closing_list,
     read_combined_share,
@@ -54,12 +55,12 @@ from mooring.protocol.sums.answers import (
     write_receipt,
 )
 from mooring.protocol.sums.bundle import sum_bundle_tensors, verify_sum_bundle, write_sum_bundle
-from mooring.protocol.sums.combination import check_boxes, combine_shares
-from mooring.protocol.sums.contribution import share_sums
+from mooring.protocol.sums.combiner import combination
+from mooring.protocol.sums.combiner.combination import check_boxes, combine_shares
 from mooring.protocol.sums.features import study_features
+from mooring.protocol.sums.participant import contribution
+from mooring.protocol.sums.participant.contribution import share_sums
 from mooring.protocol.sums.scheme import sum_scheme
-from mooring.protocol.sums.total import open_total, read_list
-from mooring.protocol.sums.training import train_sums
 from mooring.tables.schema import Column, Label
 from tests.protocol.sums.support import SumStudy, make_sum_study
 from tests.raising import raising

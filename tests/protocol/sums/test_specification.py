@@ -16,10 +16,10 @@ from mooring.mechanisms.sums.prime_field import decode_signed
 from mooring.mechanisms.sums.secret_sharing import recombine
 from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey
 from mooring.protocol.messages.study import Study
+from mooring.protocol.sums.analyst.total import open_total
 from mooring.protocol.sums.answers import read_closing_list, read_combined_share
 from mooring.protocol.sums.bundle import open_box, read_box, verify_sum_bundle, write_extract
 from mooring.protocol.sums.scheme import sum_scheme
-from mooring.protocol.sums.total import open_total
 from tests.protocol.sums import second_implementation as second
 from tests.protocol.sums.make_vectors import N_PARTICIPANTS, VECTORS, make_vectors
 from tests.protocol.sums.support import SumStudy, make_sum_study, with_helpers

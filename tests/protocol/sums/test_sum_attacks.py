@@ -26,15 +26,16 @@ from mooring.protocol.participant.role import Participant
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.results import Consent
 from mooring.protocol.rotation.anchor import deal_anchor
-from mooring.protocol.rotation.upload import share_rows
+from mooring.protocol.rotation.participant.upload import share_rows
 from mooring.protocol.storage.vault import Floors
-from mooring.protocol.sums import combination, contribution, inspection
+from mooring.protocol.sums.analyst.total import open_total
 from mooring.protocol.sums.bundle import write_sum_bundle
-from mooring.protocol.sums.contribution import share_sums
-from mooring.protocol.sums.inspection import _verdict
+from mooring.protocol.sums.combiner import combination
+from mooring.protocol.sums.participant import contribution, inspection
+from mooring.protocol.sums.participant.contribution import share_sums
+from mooring.protocol.sums.participant.inspection import _verdict
+from mooring.protocol.sums.participant.table_sums import draw_kept
 from mooring.protocol.sums.scheme import list_exceeded, sum_scheme
-from mooring.protocol.sums.table_sums import draw_kept
-from mooring.protocol.sums.total import open_total
 from mooring.tables import encoded_batches
 from mooring.tables.schema import Column
 from tests import commands

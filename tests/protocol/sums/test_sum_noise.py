@@ -18,11 +18,11 @@ from mooring.protocol.crypto.derivation import Stream
 from mooring.protocol.crypto.keys import Secret
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
+from mooring.protocol.sums.analyst.total import open_total
 from mooring.protocol.sums.bundle import words_of
-from mooring.protocol.sums.contribution import share_sums
 from mooring.protocol.sums.features import study_features
+from mooring.protocol.sums.participant.contribution import share_sums
 from mooring.protocol.sums.scheme import sum_scheme
-from mooring.protocol.sums.total import open_total
 from tests.protocol.sums.support import SumStudy, make_sum_study
 from tests.protocol.sums.test_secure_sums import exact_sums
 from tests.protocol.test_crashes import every_kill

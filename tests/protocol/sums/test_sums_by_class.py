@@ -19,10 +19,10 @@ from mooring.protocol.analyst.role import Analyst
 from mooring.protocol.messages.model import read_model
 from mooring.protocol.participant.prediction import predict_rows
 from mooring.protocol.registry import exchange_of
+from mooring.protocol.sums.analyst.total import open_total
 from mooring.protocol.sums.features import study_features
 from mooring.protocol.sums.result import specify_sum_model
 from mooring.protocol.sums.scheme import sum_scheme
-from mooring.protocol.sums.total import open_total
 from mooring.tables.schema import Column, Label
 from tests.protocol.sums.support import SumStudy, make_sum_study
 

@@ -8,9 +8,9 @@ import fsspec
 import pytest
 
 from mooring.errors import RefusedError, StorageError
+from mooring.protocol.sums.analyst.total import open_total
 from mooring.protocol.sums.answers import read_receipt, write_closing_list
-from mooring.protocol.sums.total import open_total
-from mooring.protocol.sums.watch import Watch, watch_boxes
+from mooring.protocol.sums.combiner.watch import Watch, watch_boxes
 from tests import commands
 from tests.protocol.sums.support import make_sum_study
 from tests.protocol.sums.test_secure_sums import list_entries, resign

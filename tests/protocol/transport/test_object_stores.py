@@ -14,7 +14,7 @@ from mooring.errors import InputError, MissingExtraError, StorageError
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.participant.prediction import fetch_result
-from mooring.protocol.rotation.alignment import align_bundles
+from mooring.protocol.rotation.analyst.alignment import align_bundles
 from mooring.protocol.rotation.result import read_result
 from mooring.protocol.transport import object_stores as stores
 from mooring.protocol.transport.transfer import send_file

@@ -26,11 +26,11 @@ from mooring.protocol.analyst.intake import Intake
 from mooring.protocol.exchange import GatherOptions, TrainOptions
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.alignment import Backend, LocalAnchors, align_bundles
-from mooring.protocol.rotation.alignment_state import AlignmentRecord
-from mooring.protocol.rotation.matrix_writer import Batches, MatrixWriter, WriteTask, write_all
+from mooring.protocol.rotation.analyst.alignment import Backend, LocalAnchors, align_bundles
+from mooring.protocol.rotation.analyst.alignment_state import AlignmentRecord
+from mooring.protocol.rotation.analyst.matrix_writer import Batches, MatrixWriter, WriteTask, write_all
+from mooring.protocol.rotation.analyst.training_record import Training
 from mooring.protocol.rotation.scheme import rotation_of
-from mooring.protocol.rotation.training_record import Training
 from mooring.protocol.transport.addresses import is_url, local_path
 from mooring.typing import Progress
 

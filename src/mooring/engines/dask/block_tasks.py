@@ -18,7 +18,7 @@ from mooring.learners.models import LinearFunction, Link, Model, ModelSpec
 from mooring.learners.registry import LEARNERS, EstimatorLearner, LinearSettings
 from mooring.learners.sums import solve_ridge
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.collaboration_matrix import decode_block, read_row_groups
+from mooring.protocol.rotation.analyst.collaboration_matrix import decode_block, read_row_groups
 from mooring.protocol.rotation.scheme import rotation_of
 from mooring.typing import Indices, Matrix, Vector
 

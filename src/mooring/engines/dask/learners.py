@@ -63,17 +63,17 @@ from mooring.learners.fitting import (
 from mooring.learners.models import Predicted
 from mooring.protocol.analyst.trained_model import require_label
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.alignment_state import AlignmentState, read_space
-from mooring.protocol.rotation.collaboration_matrix import check_parts, read_facts
-from mooring.protocol.rotation.scheme import rotation_of
-from mooring.protocol.rotation.training import (
+from mooring.protocol.rotation.analyst.alignment_state import AlignmentState, read_space
+from mooring.protocol.rotation.analyst.collaboration_matrix import check_parts, read_facts
+from mooring.protocol.rotation.analyst.training import (
     LabelledRows,
     Steps,
     Trained,
     find_left_out,
     keep_trained,
 )
-from mooring.protocol.rotation.training_record import Training
+from mooring.protocol.rotation.analyst.training_record import Training
+from mooring.protocol.rotation.scheme import rotation_of
 from mooring.typing import Indices, Progress, Vector
 
 _CUT_ROWS, _CUT_NUMBERS = 50_000, 2**23

@@ -25,9 +25,9 @@ from mooring.engines.dask.cluster import Client, Future, share_with_workers
 from mooring.engines.dask.intake import RemoteBundle
 from mooring.geometry.orthogonal import polar_factor
 from mooring.geometry.rigid import RigidMap
-from mooring.protocol.rotation.alignment import Newcomer, SolvedAnchors, fit_newcomer
+from mooring.protocol.rotation.analyst.alignment import Newcomer, SolvedAnchors, fit_newcomer
+from mooring.protocol.rotation.analyst.outliers import Fits, measure_fit, measure_random_fit
 from mooring.protocol.rotation.bundle import RowBundle
-from mooring.protocol.rotation.outliers import Fits, measure_fit, measure_random_fit
 from mooring.typing import Matrix
 
 Stack = tuple[Matrix, Matrix]

@@ -24,7 +24,7 @@ from mooring.protocol.participant.membership import find_member
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.rotation.anchor import most_anchor_bytes
-from mooring.protocol.rotation.upload import require_label_consent
+from mooring.protocol.rotation.participant.upload import require_label_consent
 from mooring.protocol.sums.answers import LIST, LIST_FILE, RECEIPT, SHARE, SUFFIXES, most_answer_bytes
 from mooring.protocol.sums.bundle import most_sum_bundle_bytes
 from mooring.typing import Progress

@@ -90,7 +90,7 @@ class Analyst:
         bundles : sequence of Bundle
             From `collect`.
         mode, certify
-            As for `mooring.protocol.rotation.alignment.align_bundles`; secure sums have no use for them.
+            As for `mooring.protocol.rotation.analyst.alignment.align_bundles`; secure sums have no use for them.
         receipts : path, optional
             The folder of the combiners' receipts; rotation has none.
         """

@@ -14,24 +14,24 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import refuse_small_classes
 from mooring.protocol.results import ShareResult, StepResult
 from mooring.protocol.rotation import anchor, bundle
-from mooring.protocol.rotation.alignment import align_bundles
-from mooring.protocol.rotation.alignment_state import AlignmentRecord
+from mooring.protocol.rotation.analyst.alignment import align_bundles
+from mooring.protocol.rotation.analyst.alignment_state import AlignmentRecord
+from mooring.protocol.rotation.analyst.collaboration_matrix import export
 from mooring.protocol.rotation.anchor import deal_anchor, open_anchor
 from mooring.protocol.rotation.bundle import RowBundle, verify_bundle
-from mooring.protocol.rotation.collaboration_matrix import export
 from mooring.protocol.rotation.description import describe_rotation
 from mooring.protocol.rotation.draft import draft_rotation, project_on_public, take_gaussian
+from mooring.protocol.rotation.participant.upload import share_rows
 from mooring.protocol.rotation.result import MAP_FILE, bound_map_bytes, open_mapped_model, specify_model
 from mooring.protocol.rotation.scheme import dealing_member, rotation_of
 from mooring.protocol.rotation.steps import ADDITIONS, STEPS
-from mooring.protocol.rotation.upload import share_rows
 from mooring.protocol.step import Addition, Step
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.serialization import count_noun
 from mooring.typing import Progress
 
 if TYPE_CHECKING:
-    from mooring.protocol.rotation.training_record import Training
+    from mooring.protocol.rotation.analyst.training_record import Training
 
 _PROJECTIONS = {
     "none": "no projection",
@@ -65,7 +65,7 @@ class RotationExchange(Exchange):
     @property
     def assessment(self) -> Assessment:
         """Attacks on rows under a secret map."""
-        from mooring.protocol.rotation import inspection
+        from mooring.protocol.rotation.participant import inspection
 
         return inspection
 
@@ -130,7 +130,7 @@ class RotationExchange(Exchange):
         return 200 * 10**9
 
     def gather(self, study: Study, bundles: Sequence[Bundle], folder: Path, options: GatherOptions) -> AlignmentRecord:
-        """Align bundles; see `mooring.protocol.rotation.alignment.align_bundles`."""
+        """Align bundles; see `mooring.protocol.rotation.analyst.alignment.align_bundles`."""
         rows = cast(Sequence[RowBundle], bundles)
         return align_bundles(
             study,
@@ -151,8 +151,8 @@ class RotationExchange(Exchange):
         require_learner(learner, to_deliver=True)
 
     def train(self, study: Study, folder: Path, options: TrainOptions) -> Training:
-        """Train on the aligned rows; see `mooring.protocol.rotation.training.train`."""
-        from mooring.protocol.rotation.training import train
+        """Train on the aligned rows; see `mooring.protocol.rotation.analyst.training.train`."""
+        from mooring.protocol.rotation.analyst.training import train
 
         return train(
             study,
@@ -165,13 +165,13 @@ class RotationExchange(Exchange):
 
     def load_training_kind(self) -> type[Training]:
         """Return the class of the record of a training, which needs the audit."""
-        from mooring.protocol.rotation.training_record import Training
+        from mooring.protocol.rotation.analyst.training_record import Training
 
         return Training
 
     def prepare_results(self, study: Study, folder: Path) -> Deliverable:
-        """Return each aligned participant's map, and the model; see `mooring.protocol.rotation.delivery.prepare_maps`."""
-        from mooring.protocol.rotation.delivery import prepare_maps
+        """Return each aligned participant's map, and the model."""
+        from mooring.protocol.rotation.analyst.delivery import prepare_maps
 
         return prepare_maps(study, folder)
 

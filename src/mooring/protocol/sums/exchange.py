@@ -22,12 +22,14 @@ from mooring.protocol.results import ShareResult, StepResult
 from mooring.protocol.step import Addition, Step
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.protocol.sums import answers, bundle
+from mooring.protocol.sums.analyst.delivery import prepare_sum_model
+from mooring.protocol.sums.analyst.total import Closing, close_list, open_total
+from mooring.protocol.sums.analyst.training import SumTraining, train_sums
 from mooring.protocol.sums.bundle import SumBundle, most_sum_bundle_bytes, verify_sum_bundle
-from mooring.protocol.sums.combination import check_boxes, combine_shares
-from mooring.protocol.sums.contribution import share_sums
-from mooring.protocol.sums.delivery import prepare_sum_model
+from mooring.protocol.sums.combiner.combination import check_boxes, combine_shares
 from mooring.protocol.sums.description import describe_sums, list_sums
 from mooring.protocol.sums.features import fit_features
+from mooring.protocol.sums.participant.contribution import share_sums
 from mooring.protocol.sums.result import model_schema, open_sum_model, specify_sum_model
 from mooring.protocol.sums.scheme import (
     explain_missing_guarantee,
@@ -36,8 +38,6 @@ from mooring.protocol.sums.scheme import (
     sum_settings,
 )
 from mooring.protocol.sums.steps import ADDITIONS, STEPS
-from mooring.protocol.sums.total import Closing, close_list, open_total
-from mooring.protocol.sums.training import SumTraining, train_sums
 from mooring.serialization import Rows, count_noun, read_entries
 from mooring.tables.encoder import EncodedRows
 from mooring.typing import Progress
@@ -74,7 +74,7 @@ class SumExchange(Exchange):
     @property
     def assessment(self) -> Assessment:
         """Attacks on the total."""
-        from mooring.protocol.sums import inspection
+        from mooring.protocol.sums.participant import inspection
 
         return inspection
 
@@ -125,7 +125,7 @@ class SumExchange(Exchange):
         if sum_settings(study).epsilon is None:
             return ""
         from mooring.audit.decision import decide_upload
-        from mooring.protocol.sums.inspection import weigh_study
+        from mooring.protocol.sums.participant.inspection import weigh_study
 
         return decide_upload("sums over these rows", weigh_study(study, self.forecast(study))).answer
 
@@ -181,7 +181,7 @@ class SumExchange(Exchange):
         return combine_shares(vault, study, files["bundles"], Path(files["list"]), output=output, progress=progress)
 
     def gather(self, study: Study, bundles: Sequence[Bundle], folder: Path, options: GatherOptions) -> Closing:
-        """Close the list of bundles; see `mooring.protocol.sums.total.close_list`."""
+        """Close the list of bundles; see `mooring.protocol.sums.analyst.total.close_list`."""
         if options.signing_key is None:
             cure = "Open the vault that the analyst joined with."
             raise InputError("signing_key", problem="Closing the list needs the analyst's signing key.", cure=cure)
@@ -213,7 +213,7 @@ class SumExchange(Exchange):
         model_schema(study, outcome)
 
     def train(self, study: Study, folder: Path, options: TrainOptions) -> SumTraining:
-        """Open the total and train on it; see `mooring.protocol.sums.training.train_sums`."""
+        """Open the total and train on it; see `mooring.protocol.sums.analyst.training.train_sums`."""
         if options.shares is None:
             problem = "Training on secure sums needs the combiners' shares of the total."
             cure = "Give their folder with --shares. Combiners write them with 'mooring combine'."
@@ -222,12 +222,12 @@ class SumExchange(Exchange):
         return train_sums(study, folder, options.shares, outcome=outcome, learner=learner, command=command)
 
     def open_total(self, study: Study, folder: Path, shares: Path) -> PairwiseTotal:
-        """Open the general total; see `mooring.protocol.sums.total.open_total`."""
+        """Open the general total; see `mooring.protocol.sums.analyst.total.open_total`."""
         return replace(open_total(study, folder, shares).pairwise, caveat=explain_missing_guarantee(study))
 
     def read_answers(self, folder: Path, study: Study | None = None) -> tuple[AskedAnswer, ...]:
-        """Return the answers that a work folder holds; see `mooring.protocol.sums.asked`."""
-        from mooring.protocol.sums import asked
+        """Return the answers that a work folder holds; see `mooring.protocol.sums.analyst.asked`."""
+        from mooring.protocol.sums.analyst import asked
 
         return asked.read_answers(folder, study) if (folder / "answers").is_dir() else ()
 

@@ -101,7 +101,7 @@ def watch(
     tell: Callable[[str], None] = lambda words: None,
 ) -> Outcome:
     """Test bundles as they arrive, send receipts, and answer the closing list; by default all at the bundles' address."""
-    from mooring.protocol.sums.watch import SECONDS, Watch, watch_boxes
+    from mooring.protocol.sums.combiner.watch import SECONDS, Watch, watch_boxes
 
     watched = Watch(bundles, lists or bundles, to or bundles, workspace.root, SECONDS if seconds is None else seconds)
     result = watch_boxes(workspace.vault, workspace.study, watched, tell=tell)

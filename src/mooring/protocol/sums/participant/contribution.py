@@ -26,9 +26,9 @@ from mooring.protocol.storage.fingerprints import RowSummary
 from mooring.protocol.storage.ledger import Entry, Ledger, Spending
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.sums.bundle import KEPT, words_of, write_sum_bundle
-from mooring.protocol.sums.combination import require_combining_key
+from mooring.protocol.sums.combiner.combination import require_combining_key
+from mooring.protocol.sums.participant.table_sums import sum_table
 from mooring.protocol.sums.scheme import list_exceeded, sum_scheme
-from mooring.protocol.sums.table_sums import sum_table
 from mooring.typing import Progress, TableSource
 
 _NO_OVERRIDE = Consent()

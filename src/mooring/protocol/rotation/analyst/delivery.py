@@ -10,9 +10,9 @@ from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.exchange import Deliverable
 from mooring.protocol.messages.result import find_model_limit
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.alignment_state import read_space
+from mooring.protocol.rotation.analyst.alignment_state import read_space
+from mooring.protocol.rotation.analyst.training_record import Training
 from mooring.protocol.rotation.result import MAP_FILE, specify_model, write_map
-from mooring.protocol.rotation.training_record import Training
 
 
 def prepare_maps(study: Study, folder: Path) -> Deliverable:

@@ -13,7 +13,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.results import StepResult
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.sums.answers import LIST, RECEIPT, SHARE, SUFFIXES, most_answer_bytes
-from mooring.protocol.sums.combination import KEY, check_boxes, combine_shares, find_combiner
+from mooring.protocol.sums.combiner.combination import KEY, check_boxes, combine_shares, find_combiner
 from mooring.protocol.transport.inbox import fetch_files, list_versions
 from mooring.protocol.transport.transfer import send_file
 

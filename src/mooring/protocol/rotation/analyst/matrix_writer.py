@@ -14,9 +14,8 @@ import numpy as np
 
 from mooring.atomic_io import PARTIAL, clear_partial_files, explain_os_errors, make_folder, open_atomically, sync_folder
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.alignment_state import AlignmentState
-from mooring.protocol.rotation.bundle import RowBundle
-from mooring.protocol.rotation.collaboration_matrix import (
+from mooring.protocol.rotation.analyst.alignment_state import AlignmentState
+from mooring.protocol.rotation.analyst.collaboration_matrix import (
     PARTS_FOLDER,
     WHAT,
     PartFacts,
@@ -30,6 +29,7 @@ from mooring.protocol.rotation.collaboration_matrix import (
     read_facts,
     require_unchanged,
 )
+from mooring.protocol.rotation.bundle import RowBundle
 from mooring.protocol.rotation.scheme import rotation_of
 from mooring.typing import Progress
 

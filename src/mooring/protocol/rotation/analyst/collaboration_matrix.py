@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from mooring.atomic_io import explain_os_errors, hash_file, open_atomically, require_absent
 from mooring.errors import RefusedError, StorageError
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.alignment_state import STATE_FILE, AlignmentState, decode_record
+from mooring.protocol.rotation.analyst.alignment_state import STATE_FILE, AlignmentState, decode_record
 from mooring.protocol.rotation.scheme import rotation_of
 
 PARTS_FOLDER = "collaboration"

@@ -20,7 +20,7 @@ from mooring.geometry.orthogonal import polar_factor
 from mooring.protocol.analyst.trained_model import DELIVERY_FILE
 from mooring.protocol.exchange import AlignMode
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.alignment_state import (
+from mooring.protocol.rotation.analyst.alignment_state import (
     STATE_FILE,
     AlignedParticipant,
     AlignmentRecord,
@@ -28,9 +28,9 @@ from mooring.protocol.rotation.alignment_state import (
     read_space,
     write_space,
 )
+from mooring.protocol.rotation.analyst.matrix_writer import MatrixWriter
+from mooring.protocol.rotation.analyst.outliers import Fits, measure_fit, measure_fits, measure_honest_spread
 from mooring.protocol.rotation.bundle import RowBundle, centre_anchors
-from mooring.protocol.rotation.matrix_writer import MatrixWriter
-from mooring.protocol.rotation.outliers import Fits, measure_fit, measure_fits, measure_honest_spread
 from mooring.protocol.rotation.scheme import rotation_of
 from mooring.theory import transition_scale
 from mooring.typing import Matrix, Progress

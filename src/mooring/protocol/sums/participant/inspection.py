@@ -32,6 +32,7 @@ from mooring.protocol.participant.local_model import measure_local_only
 from mooring.protocol.sums.description import state_promise
 from mooring.protocol.sums.features import study_features
 from mooring.protocol.sums.forecast import forecast_sums
+from mooring.protocol.sums.participant.table_sums import scale_labels
 from mooring.protocol.sums.scheme import (
     explain_missing_guarantee,
     list_exceeded,
@@ -39,7 +40,6 @@ from mooring.protocol.sums.scheme import (
     sum_scheme,
     sum_settings,
 )
-from mooring.protocol.sums.table_sums import scale_labels
 from mooring.serialization import count_noun
 from mooring.tables import Partition
 from mooring.tables.encoder import EncodedRows

@@ -46,11 +46,11 @@ from mooring.protocol.analyst.trained_model import (
 )
 from mooring.protocol.messages.model import write_model
 from mooring.protocol.messages.study import Study
-from mooring.protocol.rotation.alignment_state import AlignmentState, read_space
-from mooring.protocol.rotation.collaboration_matrix import read_blocks
-from mooring.protocol.rotation.outliers import find_disagreeing, find_harmful
+from mooring.protocol.rotation.analyst.alignment_state import AlignmentState, read_space
+from mooring.protocol.rotation.analyst.collaboration_matrix import read_blocks
+from mooring.protocol.rotation.analyst.outliers import find_disagreeing, find_harmful
+from mooring.protocol.rotation.analyst.training_record import Training
 from mooring.protocol.rotation.scheme import rotation_of
-from mooring.protocol.rotation.training_record import Training
 from mooring.typing import Indices, Labels, Matrix, Progress
 
 _FEWEST_ALONE = 10

@@ -21,9 +21,9 @@ from mooring.protocol.analyst.trained_model import TRAINED_FILE, keep_training, 
 from mooring.protocol.messages.model import write_model
 from mooring.protocol.messages.study import Study
 from mooring.protocol.results import Finding, TrainingRecord
+from mooring.protocol.sums.analyst.total import open_total, read_list, refuse_total
 from mooring.protocol.sums.result import model_schema, specify_sum_model
 from mooring.protocol.sums.scheme import explain_missing_guarantee, sum_scheme
-from mooring.protocol.sums.total import open_total, read_list, refuse_total
 from mooring.serialization import Count, render_html
 from mooring.typing import Vector
 

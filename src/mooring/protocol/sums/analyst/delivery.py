@@ -9,10 +9,10 @@ from mooring.protocol.analyst.trained_model import read_training
 from mooring.protocol.crypto.keys import SigningKey
 from mooring.protocol.exchange import Deliverable
 from mooring.protocol.messages.study import Study
+from mooring.protocol.sums.analyst.total import read_list
+from mooring.protocol.sums.analyst.training import SumTraining
 from mooring.protocol.sums.result import guaranteed_risk, specify_sum_model
 from mooring.protocol.sums.scheme import sum_promise
-from mooring.protocol.sums.total import read_list
-from mooring.protocol.sums.training import SumTraining
 
 
 def prepare_sum_model(study: Study, folder: Path) -> Deliverable:

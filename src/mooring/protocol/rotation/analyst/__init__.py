@@ -1,0 +1,1 @@
+"""What the analyst of a study of rotation does: it aligns uploads, trains on all rows, and hands results back."""
