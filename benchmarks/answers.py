@@ -22,7 +22,7 @@ from mooring.mechanisms.sums.answers import (
     estimate_survival,
     regress,
 )
-from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
+from mooring.mechanisms.sums.general.total import PairwiseTotal
 from mooring.testing.answers import measure_coverage, measure_false_alarms
 
 RESULTS = Path(__file__).parent / "results" / "answers.json"

@@ -14,9 +14,9 @@ from mooring.audit.measurement import measure_leakage
 from mooring.audit.sums.canaries import audit_pairwise_epsilon
 from mooring.learners.models import FeatureMap
 from mooring.mechanisms.sums.answers.mixture import Mixture
+from mooring.mechanisms.sums.general.features import LevelFeatures
+from mooring.mechanisms.sums.general.workload import make_workload
 from mooring.mechanisms.sums.guarantee import SumPrivacy
-from mooring.mechanisms.sums.level_features import LevelFeatures
-from mooring.mechanisms.sums.workload import make_workload
 from mooring.metrics import Membership
 from mooring.tables import Partition
 from mooring.tables.schema import Column, Label, Schema

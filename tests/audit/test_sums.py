@@ -33,9 +33,9 @@ from mooring.audit.utility import Alone, References, measure_alone, measure_util
 from mooring.errors import InputError
 from mooring.learners import LearnerLike
 from mooring.mechanisms.sums.class_moments import ClassLayout, count_components
-from mooring.mechanisms.sums.feature_map import RowFeatures
+from mooring.mechanisms.sums.features.columns import RowFeatures
+from mooring.mechanisms.sums.features.pictures import PictureFeatures
 from mooring.mechanisms.sums.guarantee import PRODUCT_SHARE, SumNoise
-from mooring.mechanisms.sums.picture_features import PictureFeatures
 from mooring.mechanisms.sums.settings import SumSettings, make_scheme
 from mooring.mechanisms.sums.sums import Outcome, SumLayout
 from mooring.metrics.membership import FALSE_POSITIVE_RATES

@@ -125,7 +125,7 @@ def test_learners_by_class_need_sums_by_class_and_others_take_them() -> None:
 
 def test_the_model_is_arrays_that_a_file_holds_and_onnx_evaluates(tmp_path: Path) -> None:
     from mooring.mechanisms.onnx_export import to_onnx
-    from mooring.mechanisms.sums.feature_map import RowFeatures
+    from mooring.mechanisms.sums.features.columns import RowFeatures
 
     features = RowFeatures(2, C0)
     rows, codes = draw(400)

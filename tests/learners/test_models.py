@@ -15,11 +15,11 @@ from mooring.learners import LEARNERS, EstimatorLearner, Kind, Model, train_lear
 from mooring.learners.models import MOST_LEVELS, FourierFunction, LinearFunction, ModelSpec, TreeFunction
 from mooring.learners.sums import SumModel
 from mooring.learners.trees import Tree, lay_out_trees, read_xgboost, unscale_limits, widen_limits
-from mooring.mechanisms.sums.feature_map import TableFeatures
-from mooring.mechanisms.sums.level_features import LevelFeatures
-from mooring.mechanisms.sums.picture_features import PictureFeatures
-from mooring.mechanisms.sums.random_fourier import FourierFeatures
-from mooring.mechanisms.sums.workload import make_workload
+from mooring.mechanisms.sums.features.columns import TableFeatures
+from mooring.mechanisms.sums.features.fourier import FourierFeatures
+from mooring.mechanisms.sums.features.pictures import PictureFeatures
+from mooring.mechanisms.sums.general.features import LevelFeatures
+from mooring.mechanisms.sums.general.workload import make_workload
 from mooring.tables.schema import Column, Schema
 from tests.raising import raising
 

@@ -17,7 +17,7 @@ from mooring.learners.sums import (
     fit_discriminant,
     fit_least_squares,
 )
-from mooring.mechanisms.sums.feature_map import scale_to_unit
+from mooring.mechanisms.sums.features.columns import scale_to_unit
 from tests.raising import raising
 
 C0, N, D = 0.2, 3000, 9

@@ -24,7 +24,7 @@ from mooring.learners.models import FeatureMap, ModelSpec
 from mooring.learners.registry import SUM_LEARNERS
 from mooring.learners.sums import Sums
 from mooring.mechanisms.settings import MechanismSettings
-from mooring.mechanisms.sums.feature_map import TableFeatures
+from mooring.mechanisms.sums.features.columns import TableFeatures
 from mooring.mechanisms.sums.sums import Outcome, SumAccumulator, SumLayout
 from mooring.protocol import registry
 from mooring.protocol.analyst.trained_model import TRAINED_FILE, keep_training, read_training

@@ -16,8 +16,8 @@ from mooring.errors import InputError, MissingExtraError
 from mooring.learners import Kind
 from mooring.learners.models import FeatureMap
 from mooring.mechanisms.rotation.projection import Projection, gaussian_projection, no_projection, public_svd_projection
-from mooring.mechanisms.sums.feature_map import RowFeatures, TableFeatures
-from mooring.mechanisms.sums.picture_features import N_COMPONENTS, PictureFeatures, filters_of
+from mooring.mechanisms.sums.features.columns import RowFeatures, TableFeatures
+from mooring.mechanisms.sums.features.pictures import N_COMPONENTS, PictureFeatures, filters_of
 from mooring.tables import Partition
 from mooring.tables.schema import Schema
 from mooring.typing import Array, Labels, Matrix

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mooring.mechanisms.sums.feature_map import TableFeatures
+from mooring.mechanisms.sums.features.columns import TableFeatures
 from mooring.tables.schema import Column, Schema
 from mooring.typing import Matrix
 

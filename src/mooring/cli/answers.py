@@ -12,7 +12,7 @@ from mooring.protocol.workspace import Outcome
 
 if TYPE_CHECKING:
     from mooring.mechanisms.sums.answers.answer import Answer
-    from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
+    from mooring.mechanisms.sums.general.total import PairwiseTotal
 
 SharesFolder = Annotated[Path, typer.Option("--shares", help="Folder of the combiners' *.share files.")]
 GroupColumn = Annotated[

@@ -26,11 +26,11 @@ from mooring.learners.models import (
     QuadraticFunction,
     TreeFunction,
 )
-from mooring.mechanisms.sums.feature_map import DECADES, TableFeatures, curve_coordinates, level_contrasts
-from mooring.mechanisms.sums.level_features import LevelFeatures
-from mooring.mechanisms.sums.levels import Levels
-from mooring.mechanisms.sums.picture_features import BLANK, FLOOR, PIXELS, PictureFeatures
-from mooring.mechanisms.sums.random_fourier import FourierFeatures
+from mooring.mechanisms.sums.features.columns import DECADES, TableFeatures, curve_coordinates, level_contrasts
+from mooring.mechanisms.sums.features.fourier import FourierFeatures
+from mooring.mechanisms.sums.features.pictures import BLANK, FLOOR, PIXELS, PictureFeatures
+from mooring.mechanisms.sums.general.features import LevelFeatures
+from mooring.mechanisms.sums.general.levels import Levels
 from mooring.tables.schema import Column
 
 INPUT, OUTPUT, PROBABILITIES = "rows", "predictions", "probabilities"

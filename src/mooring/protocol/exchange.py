@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # attacks take a second to load, and only an assessment needs
     from mooring.learners.models import FeatureMap
     from mooring.mechanisms.rotation.projection import Projection
     from mooring.mechanisms.sums.answers import AskedAnswer
-    from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
+    from mooring.mechanisms.sums.general.total import PairwiseTotal
     from mooring.mechanisms.sums.sums import PersonCounts
     from mooring.protocol.description import Description
     from mooring.protocol.forecast import StudyForecast

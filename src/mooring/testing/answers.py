@@ -13,10 +13,10 @@ from scipy.special import bdtr
 
 from mooring.errors import InputError
 from mooring.mechanisms.sums.answers.answer import Answer, make_frame
+from mooring.mechanisms.sums.general.survival import Survival
+from mooring.mechanisms.sums.general.total import PairwiseTotal
+from mooring.mechanisms.sums.general.workload import Workload, make_workload
 from mooring.mechanisms.sums.guarantee import calibrate_multiplier
-from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
-from mooring.mechanisms.sums.survival_levels import Survival
-from mooring.mechanisms.sums.workload import Workload, make_workload
 from mooring.tables.schema import Column, Label, Schema
 from mooring.testing.contract import require
 from mooring.typing import Matrix, Vector

@@ -23,8 +23,8 @@ from mooring.audit.sums.general_simulation import simulate_general_total
 from mooring.audit.sums.simulation import simulate_sums
 from mooring.geometry.backend import to_numpy
 from mooring.mechanisms.rotation.methods import METHODS
-from mooring.mechanisms.sums.level_features import LevelFeatures
-from mooring.mechanisms.sums.workload import make_workload
+from mooring.mechanisms.sums.general.features import LevelFeatures
+from mooring.mechanisms.sums.general.workload import make_workload
 from mooring.tables.schema import Column, Label, Schema
 from mooring.testing.contract import require
 from mooring.typing import Matrix

@@ -12,10 +12,10 @@ from hypothesis.extra.numpy import arrays
 
 from mooring.errors import InputError
 from mooring.learners.models import FeatureMap
-from mooring.mechanisms.sums import picture_features
-from mooring.mechanisms.sums.feature_map import RowFeatures, TableFeatures
-from mooring.mechanisms.sums.picture_features import PictureFeatures, draw_glyphs, fit_to_public
-from mooring.mechanisms.sums.random_fourier import FourierFeatures
+from mooring.mechanisms.sums.features import pictures as picture_features
+from mooring.mechanisms.sums.features.columns import RowFeatures, TableFeatures
+from mooring.mechanisms.sums.features.fourier import FourierFeatures
+from mooring.mechanisms.sums.features.pictures import PictureFeatures, draw_glyphs, fit_to_public
 from mooring.mechanisms.sums.settings import SumSettings, make_features
 from mooring.mechanisms.sums.sums import quantise
 from mooring.tables.schema import Column, Schema

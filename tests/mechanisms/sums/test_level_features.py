@@ -7,10 +7,10 @@ import pytest
 
 from mooring.errors import InputError
 from mooring.learners.sums import centre_sums, fit_discriminant, fit_least_squares
-from mooring.mechanisms.sums.level_features import LevelFeatures, extract_sums, select_schema
-from mooring.mechanisms.sums.pairwise_total import sum_exactly
-from mooring.mechanisms.sums.survival_levels import Survival
-from mooring.mechanisms.sums.workload import make_workload
+from mooring.mechanisms.sums.general.features import LevelFeatures, extract_sums, select_schema
+from mooring.mechanisms.sums.general.survival import Survival
+from mooring.mechanisms.sums.general.total import sum_exactly
+from mooring.mechanisms.sums.general.workload import make_workload
 from mooring.tables.schema import Column, Label, Schema
 from mooring.typing import Matrix
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mooring.errors import InputError
-from mooring.mechanisms.sums.pairwise import PairwiseAccumulator, PairwiseLayout, require_weights
-from mooring.mechanisms.sums.pairwise_total import sum_exactly
+from mooring.mechanisms.sums.general.layout import PairwiseAccumulator, PairwiseLayout, require_weights
+from mooring.mechanisms.sums.general.survival import Survival
+from mooring.mechanisms.sums.general.total import sum_exactly
+from mooring.mechanisms.sums.general.workload import Workload, make_workload
 from mooring.mechanisms.sums.sums import Integers
-from mooring.mechanisms.sums.survival_levels import Survival
-from mooring.mechanisms.sums.workload import Workload, make_workload
 from mooring.tables.schema import Column, Label, Schema
 from mooring.typing import Matrix
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring.mechanisms.sums.feature_map import RowFeatures, TableFeatures
+from mooring.mechanisms.sums.features.columns import RowFeatures, TableFeatures
+from mooring.mechanisms.sums.features.pictures import PictureFeatures, filters_of, fit_to_public
 from mooring.mechanisms.sums.guarantee import SumPrivacy, calibrate_sums
-from mooring.mechanisms.sums.picture_features import PictureFeatures, filters_of, fit_to_public
 from mooring.mechanisms.sums.sums import Outcome, SumLayout
 from tests.mechanisms.sums.test_sums import SCHEMA, promised_epsilon
 from tests.record import check_record

@@ -10,9 +10,9 @@ import pytest
 from mooring.errors import InputError
 from mooring.mechanisms.rotation.projection import Projection
 from mooring.mechanisms.settings import MechanismSettings
-from mooring.mechanisms.sums.feature_map import RowFeatures, TableFeatures
+from mooring.mechanisms.sums.features.columns import RowFeatures, TableFeatures
+from mooring.mechanisms.sums.features.pictures import PictureFeatures
 from mooring.mechanisms.sums.guarantee import SumPrivacy, bound_odds, calibrate_sums, state_odds
-from mooring.mechanisms.sums.picture_features import PictureFeatures
 from mooring.mechanisms.sums.secret_sharing import Threshold
 from mooring.mechanisms.sums.settings import SumScheme, SumSettings, make_layout, make_scheme
 from mooring.mechanisms.sums.sums import Outcome, PersonCounts, SumAccumulator, SumLayout

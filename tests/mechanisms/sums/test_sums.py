@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from mooring.errors import InputError
-from mooring.mechanisms.sums.feature_map import TableFeatures
+from mooring.mechanisms.sums.features.columns import TableFeatures
 from mooring.mechanisms.sums.guarantee import SumNoise, SumPrivacy, calibrate_sums, round_up
 from mooring.mechanisms.sums.settings import SumSettings
 from mooring.mechanisms.sums.sums import (

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mooring.errors import InputError
-from mooring.mechanisms.sums.pairwise_total import sum_exactly
-from mooring.mechanisms.sums.survival_levels import Survival
-from mooring.mechanisms.sums.workload import Functional, Workload, make_workload
+from mooring.mechanisms.sums.general.survival import Survival
+from mooring.mechanisms.sums.general.total import sum_exactly
+from mooring.mechanisms.sums.general.workload import Functional, Workload, make_workload
 from mooring.tables.schema import Column, Label, Schema
 from mooring.typing import Matrix, Vector
 

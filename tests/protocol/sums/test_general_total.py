@@ -14,9 +14,9 @@ from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.onnx_export import to_onnx
 from mooring.mechanisms.settings import MechanismSettings
 from mooring.mechanisms.sums.answers import describe
+from mooring.mechanisms.sums.general.layout import PairwiseLayout
+from mooring.mechanisms.sums.general.total import PairwiseTotal, sum_exactly
 from mooring.mechanisms.sums.guarantee import calibrate_multiplier
-from mooring.mechanisms.sums.pairwise import PairwiseLayout
-from mooring.mechanisms.sums.pairwise_total import PairwiseTotal, sum_exactly
 from mooring.mechanisms.sums.settings import SumSettings, make_general_workload
 from mooring.protocol.analyst.role import Analyst
 from mooring.protocol.messages.result import read_delivered_model

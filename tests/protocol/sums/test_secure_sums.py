@@ -21,7 +21,7 @@ from fsspec.spec import AbstractBufferedFile
 from mooring.atomic_io import hold_lock
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
 from mooring.learners.sums import Sums, fit_discriminant, fit_least_squares
-from mooring.mechanisms.sums.picture_features import PictureFeatures, fit_to_public
+from mooring.mechanisms.sums.features.pictures import PictureFeatures, fit_to_public
 from mooring.mechanisms.sums.prime_field import PRIME, encode_signed
 from mooring.mechanisms.sums.secret_sharing import weigh
 from mooring.mechanisms.sums.sums import SumAccumulator

@@ -12,8 +12,8 @@ from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
 from scipy.stats import kstest
 
 from mooring.atomic_io import hash_file
+from mooring.mechanisms.sums.general.layout import PairwiseLayout
 from mooring.mechanisms.sums.guarantee import ProductNoise
-from mooring.mechanisms.sums.pairwise import PairwiseLayout
 from mooring.protocol.crypto.derivation import Stream
 from mooring.protocol.crypto.keys import Secret
 from mooring.protocol.storage.ledger import Ledger

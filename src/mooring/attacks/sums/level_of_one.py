@@ -15,7 +15,7 @@ import numpy as np
 from mooring.attacks.reconstruction import DoesNotApply
 from mooring.attacks.sums.pairwise_view import PairwiseView
 from mooring.attacks.sums.view import LabelledFeatures, MembershipScores
-from mooring.mechanisms.sums.levels import Levels
+from mooring.mechanisms.sums.general.levels import Levels
 from mooring.typing import Matrix, Vector
 
 _ROUNDING = 1e-6

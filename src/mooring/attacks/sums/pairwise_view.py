@@ -14,9 +14,9 @@ import numpy as np
 from mooring.attacks.reconstruction import DoesNotApply
 from mooring.attacks.sums.view import LabelledFeatures
 from mooring.errors import InputError
+from mooring.mechanisms.sums.general.layout import PairwiseLayout
+from mooring.mechanisms.sums.general.total import PairwiseTotal
 from mooring.mechanisms.sums.guarantee import ProductNoise
-from mooring.mechanisms.sums.pairwise import PairwiseLayout
-from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
 from mooring.mechanisms.sums.sums import Integers
 from mooring.typing import Matrix
 

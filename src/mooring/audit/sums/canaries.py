@@ -15,11 +15,11 @@ import numpy as np
 
 from mooring.audit.sums.simulation import words_from
 from mooring.mechanisms.sums.class_moments import ClassAccumulator, ClassLayout
+from mooring.mechanisms.sums.general.layout import PairwiseAccumulator, PairwiseLayout
+from mooring.mechanisms.sums.general.workload import make_workload
 from mooring.mechanisms.sums.guarantee import Noise, SumPrivacy, calibrate_products, calibrate_sums
-from mooring.mechanisms.sums.pairwise import PairwiseAccumulator, PairwiseLayout
 from mooring.mechanisms.sums.prime_field import Words
 from mooring.mechanisms.sums.sums import SumAccumulator, SumLayout
-from mooring.mechanisms.sums.workload import make_workload
 from mooring.metrics.membership import EpsilonAudit, bound_epsilon, gaussian_epsilon
 from mooring.randomness import require_generator
 from mooring.tables.schema import Column, Schema

@@ -19,10 +19,10 @@ from mooring.learners.fitting import MOST_ALONE
 from mooring.learners.models import Predicted
 from mooring.learners.registry import AUTO, resolve_sum_learner
 from mooring.learners.sums import SumModel
+from mooring.mechanisms.sums.general.features import LevelFeatures, extract_sums, select_schema
+from mooring.mechanisms.sums.general.layout import PairwiseAccumulator, PairwiseLayout
+from mooring.mechanisms.sums.general.total import PairwiseTotal
 from mooring.mechanisms.sums.guarantee import ProductNoise, SumPrivacy, calibrate_products
-from mooring.mechanisms.sums.level_features import LevelFeatures, extract_sums, select_schema
-from mooring.mechanisms.sums.pairwise import PairwiseAccumulator, PairwiseLayout
-from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
 from mooring.mechanisms.sums.sums import Integers
 from mooring.randomness import Streams
 from mooring.tables.schema import Schema

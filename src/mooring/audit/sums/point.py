@@ -11,9 +11,9 @@ from mooring.audit.operating_points import OperatingPoint
 from mooring.audit.sums.general_simulation import PairwiseSimulation, simulate_general_total
 from mooring.audit.sums.simulation import SumSimulation, simulate_sums
 from mooring.mechanisms.sums.class_moments import count_components
+from mooring.mechanisms.sums.features.pictures import PictureFeatures
+from mooring.mechanisms.sums.general.features import LevelFeatures
 from mooring.mechanisms.sums.guarantee import MOST_NUMBERS_A_ROW, PRODUCT_SHARE, SumPrivacy, state_odds
-from mooring.mechanisms.sums.level_features import LevelFeatures
-from mooring.mechanisms.sums.picture_features import PictureFeatures
 from mooring.mechanisms.sums.secret_sharing import Parties
 from mooring.mechanisms.sums.settings import MOST_BY_DEFAULT, SECURE_SUM
 from mooring.serialization import count_noun

@@ -21,7 +21,7 @@ from mooring.learners.models import FeatureMap, Kind, Predicted
 from mooring.learners.registry import AUTO, SumLearner, resolve_sum_learner
 from mooring.learners.sums import SumModel, Sums
 from mooring.mechanisms.sums.class_moments import ClassAccumulator, ClassLayout
-from mooring.mechanisms.sums.feature_map import RowFeatures
+from mooring.mechanisms.sums.features.columns import RowFeatures
 from mooring.mechanisms.sums.guarantee import (
     Noise,
     SumNoise,

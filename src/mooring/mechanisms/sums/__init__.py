@@ -2,11 +2,11 @@
 
 from mooring.learners.models import FeatureMap
 from mooring.mechanisms.sums.class_moments import count_components
-from mooring.mechanisms.sums.feature_map import RowFeatures, TableFeatures
+from mooring.mechanisms.sums.features.columns import RowFeatures, TableFeatures
+from mooring.mechanisms.sums.features.pictures import CONSTANT_SHARE, PictureFeatures, fit_to_public
+from mooring.mechanisms.sums.general.features import LevelFeatures
+from mooring.mechanisms.sums.general.total import PairwiseTotal
 from mooring.mechanisms.sums.guarantee import SumPrivacy
-from mooring.mechanisms.sums.level_features import LevelFeatures
-from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
-from mooring.mechanisms.sums.picture_features import CONSTANT_SHARE, PictureFeatures, fit_to_public
 from mooring.mechanisms.sums.settings import SumSettings, make_general_workload
 
 __all__ = [

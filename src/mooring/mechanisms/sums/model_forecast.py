@@ -27,9 +27,9 @@ from mooring.learners import score_value, train_learner
 from mooring.learners.models import FeatureMap, Kind
 from mooring.learners.registry import AUTO, resolve_sum_learner
 from mooring.learners.sums import Sums
-from mooring.mechanisms.sums.feature_map import DECADES
-from mooring.mechanisms.sums.level_features import LevelFeatures, extract_sums, select_schema
-from mooring.mechanisms.sums.pairwise_total import sum_exactly
+from mooring.mechanisms.sums.features.columns import DECADES
+from mooring.mechanisms.sums.general.features import LevelFeatures, extract_sums, select_schema
+from mooring.mechanisms.sums.general.total import sum_exactly
 from mooring.mechanisms.sums.sums import Outcome
 from mooring.serialization import FloatOrNaN, Record, Rows
 from mooring.tables.schema import Column, Schema

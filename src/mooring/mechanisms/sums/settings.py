@@ -20,7 +20,15 @@ from mooring.learners.models import FeatureMap
 from mooring.learners.sums import Sums
 from mooring.mechanisms.settings import MechanismSettings, RosterEntry
 from mooring.mechanisms.sums.class_moments import ClassLayout, count_components
-from mooring.mechanisms.sums.feature_map import TableFeatures
+from mooring.mechanisms.sums.features.columns import TableFeatures
+from mooring.mechanisms.sums.features.fourier import FourierFeatures
+from mooring.mechanisms.sums.features.pictures import N_COMPONENTS, PictureFeatures, filters_of
+from mooring.mechanisms.sums.general.features import LevelFeatures
+from mooring.mechanisms.sums.general.layout import PairwiseLayout
+from mooring.mechanisms.sums.general.levels import LINEAR_WEIGHT
+from mooring.mechanisms.sums.general.survival import Survival
+from mooring.mechanisms.sums.general.total import PairwiseTotal
+from mooring.mechanisms.sums.general.workload import Workload, make_workload
 from mooring.mechanisms.sums.guarantee import (
     MOST_NUMBERS_A_ROW,
     PRODUCT_SHARE,
@@ -32,17 +40,9 @@ from mooring.mechanisms.sums.guarantee import (
     find_lone_epsilon,
     state_odds,
 )
-from mooring.mechanisms.sums.level_features import LevelFeatures
-from mooring.mechanisms.sums.levels import LINEAR_WEIGHT
-from mooring.mechanisms.sums.pairwise import PairwiseLayout
-from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
-from mooring.mechanisms.sums.picture_features import N_COMPONENTS, PictureFeatures, filters_of
 from mooring.mechanisms.sums.prime_field import LARGEST, Words
-from mooring.mechanisms.sums.random_fourier import FourierFeatures
 from mooring.mechanisms.sums.secret_sharing import Parties, Threshold, least_threshold
 from mooring.mechanisms.sums.sums import Integers, Outcome, SumLayout
-from mooring.mechanisms.sums.survival_levels import Survival
-from mooring.mechanisms.sums.workload import Workload, make_workload
 from mooring.serialization import Count
 from mooring.tables.schema import Schema, require_shown
 

@@ -20,7 +20,7 @@ from mooring.protocol.results import GatherRecord, TrainingRecord
 from mooring.typing import Progress
 
 if TYPE_CHECKING:
-    from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
+    from mooring.mechanisms.sums.general.total import PairwiseTotal
 
 
 class Engine(Protocol):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from mooring.errors import InputError, RefusedError, require_choice
 from mooring.learners import LearnerLike
 from mooring.learners.registry import AUTO, list_sum_learners, resolve_sum_learner
-from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
+from mooring.mechanisms.sums.general.total import PairwiseTotal
 from mooring.mechanisms.sums.settings import SECURE_SUM, SumSettings, make_features, make_layout
 from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.protocol.exchange import Assessment, Exchange, GatherOptions, MechanismDraft, SendableFile, TrainOptions

@@ -9,7 +9,7 @@ import numpy as np
 
 from mooring.errors import InputError
 from mooring.learners.models import FeatureMap
-from mooring.mechanisms.sums.picture_features import PictureFeatures, PictureProjection, filters_of, fit_to_public
+from mooring.mechanisms.sums.features.pictures import PictureFeatures, PictureProjection, filters_of, fit_to_public
 from mooring.mechanisms.sums.settings import make_features
 from mooring.protocol.exchange import PublicFile
 from mooring.protocol.messages.public_file import read_public_file

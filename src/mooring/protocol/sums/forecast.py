@@ -15,9 +15,12 @@ from mooring.mechanisms.sums.answers.forecast import (
     forecast_total,
 )
 from mooring.mechanisms.sums.class_moments import ClassLayout
-from mooring.mechanisms.sums.feature_map import TableFeatures
+from mooring.mechanisms.sums.features.columns import TableFeatures
+from mooring.mechanisms.sums.general.features import LevelFeatures, select_schema
+from mooring.mechanisms.sums.general.layout import PairwiseLayout
+from mooring.mechanisms.sums.general.total import sum_exactly
+from mooring.mechanisms.sums.general.workload import Workload
 from mooring.mechanisms.sums.guarantee import SumPrivacy, calibrate_products, calibrate_sums
-from mooring.mechanisms.sums.level_features import LevelFeatures, select_schema
 from mooring.mechanisms.sums.model_forecast import (
     OWN_ROWS,
     ModelCase,
@@ -26,12 +29,9 @@ from mooring.mechanisms.sums.model_forecast import (
     forecast_model,
     forecast_on_rows,
 )
-from mooring.mechanisms.sums.pairwise import PairwiseLayout
-from mooring.mechanisms.sums.pairwise_total import sum_exactly
 from mooring.mechanisms.sums.secret_sharing import Parties
 from mooring.mechanisms.sums.settings import MOST_BY_DEFAULT, SumSettings, make_features, make_layout
 from mooring.mechanisms.sums.sums import SumLayout
-from mooring.mechanisms.sums.workload import Workload
 from mooring.protocol.forecast import Outlook, StudyForecast
 from mooring.protocol.messages.study import Study
 from mooring.protocol.sums.scheme import sum_scheme, sum_settings

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mooring.errors import InputError
 from mooring.learners.models import ModelSpec, refuse_model
-from mooring.mechanisms.sums.level_features import LevelFeatures, select_schema
+from mooring.mechanisms.sums.general.features import LevelFeatures, select_schema
 from mooring.mechanisms.sums.settings import make_features
 from mooring.protocol.messages.result import DeliveredModel, Release, find_model_limit, read_delivered_model
 from mooring.protocol.messages.study import Study

@@ -15,9 +15,9 @@ from mooring.mechanisms.sums.answers.forecast import (
     forecast_total,
     invent_total,
 )
+from mooring.mechanisms.sums.general.total import PairwiseTotal
+from mooring.mechanisms.sums.general.workload import Workload, make_workload
 from mooring.mechanisms.sums.guarantee import calibrate_multiplier
-from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
-from mooring.mechanisms.sums.workload import Workload, make_workload
 from mooring.tables.schema import Column, Label, Schema
 from mooring.testing.answers import draw_total, population
 

@@ -12,9 +12,9 @@ from mooring.mechanisms.sums.answers.association import associate
 from mooring.mechanisms.sums.answers.description import describe
 from mooring.mechanisms.sums.answers.regression import regress
 from mooring.mechanisms.sums.answers.survival import estimate_survival
-from mooring.mechanisms.sums.pairwise_total import PairwiseTotal, sum_exactly
-from mooring.mechanisms.sums.survival_levels import Survival
-from mooring.mechanisms.sums.workload import make_workload
+from mooring.mechanisms.sums.general.survival import Survival
+from mooring.mechanisms.sums.general.total import PairwiseTotal, sum_exactly
+from mooring.mechanisms.sums.general.workload import make_workload
 from mooring.tables.schema import Column, Schema
 from mooring.testing.answers import draw_total
 from mooring.typing import Matrix

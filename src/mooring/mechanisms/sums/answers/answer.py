@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mooring.errors import InputError, MissingExtraError
-from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
+from mooring.mechanisms.sums.general.total import PairwiseTotal
 from mooring.serialization import FloatOrNaN, OpenRecord, Record, Rows, render_html
 
 SAYS_NOTHING = 0.8

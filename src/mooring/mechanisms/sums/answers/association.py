@@ -28,9 +28,9 @@ from mooring.mechanisms.sums.answers.readings import (
     read_products,
     read_table,
 )
-from mooring.mechanisms.sums.levels import Levels
-from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
-from mooring.mechanisms.sums.workload import Functional
+from mooring.mechanisms.sums.general.levels import Levels
+from mooring.mechanisms.sums.general.total import PairwiseTotal
+from mooring.mechanisms.sums.general.workload import Functional
 from mooring.serialization import FloatOrNaN, Record, Rows
 from mooring.typing import Vector
 

@@ -23,9 +23,9 @@ from mooring.mechanisms.sums.answers.description import ALL_ROWS, describe
 from mooring.mechanisms.sums.answers.readings import read_products
 from mooring.mechanisms.sums.answers.regression import regress
 from mooring.mechanisms.sums.answers.survival import estimate_survival
-from mooring.mechanisms.sums.levels import Levels
-from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
-from mooring.mechanisms.sums.workload import Workload
+from mooring.mechanisms.sums.general.levels import Levels
+from mooring.mechanisms.sums.general.total import PairwiseTotal
+from mooring.mechanisms.sums.general.workload import Workload
 from mooring.serialization import Count, FloatOrNaN, Record, Rows
 from mooring.typing import Vector
 

@@ -18,9 +18,9 @@ from scipy.optimize import minimize
 from scipy.special import softmax
 
 from mooring.mechanisms.sums.answers.readings import read_products
-from mooring.mechanisms.sums.levels import Levels
-from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
-from mooring.mechanisms.sums.workload import Workload
+from mooring.mechanisms.sums.general.levels import Levels
+from mooring.mechanisms.sums.general.total import PairwiseTotal
+from mooring.mechanisms.sums.general.workload import Workload
 from mooring.typing import Indices, Matrix, Vector
 
 N_COMPONENTS = 100

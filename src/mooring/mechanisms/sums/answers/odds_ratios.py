@@ -37,8 +37,8 @@ from mooring.mechanisms.sums.answers.regression import (
     refuse_regression,
     residual_weights,
 )
-from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
-from mooring.mechanisms.sums.workload import Functional
+from mooring.mechanisms.sums.general.total import PairwiseTotal
+from mooring.mechanisms.sums.general.workload import Functional
 from mooring.serialization import FloatOrNaN, Record, Rows
 from mooring.typing import Matrix, Vector
 

@@ -25,9 +25,9 @@ from mooring.errors import InputError
 from mooring.mechanisms.sums.answers.answer import SAMPLED, Answer, name_source, write_number, write_p
 from mooring.mechanisms.sums.answers.formula import FormulaTerm, parse_formula
 from mooring.mechanisms.sums.answers.readings import LEAST_SIGNAL, Readings, find_p_value, read_products
-from mooring.mechanisms.sums.levels import Levels
-from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
-from mooring.mechanisms.sums.workload import Functional
+from mooring.mechanisms.sums.general.levels import Levels
+from mooring.mechanisms.sums.general.total import PairwiseTotal
+from mooring.mechanisms.sums.general.workload import Functional
 from mooring.metrics.intervals import LEVEL
 from mooring.serialization import FloatOrNaN, Record, Rows
 from mooring.typing import Matrix, Vector

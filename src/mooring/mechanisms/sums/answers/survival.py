@@ -33,8 +33,8 @@ from mooring.mechanisms.sums.answers.readings import (
     list_levels,
     read_table,
 )
-from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
-from mooring.mechanisms.sums.survival_levels import Survival
+from mooring.mechanisms.sums.general.survival import Survival
+from mooring.mechanisms.sums.general.total import PairwiseTotal
 from mooring.serialization import FloatOrNaN, Record, Rows
 from mooring.typing import Matrix, Vector
 

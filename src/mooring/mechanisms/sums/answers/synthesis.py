@@ -18,9 +18,9 @@ from mooring.errors import InputError
 from mooring.mechanisms.sums.answers.answer import Source, make_frame, name_source
 from mooring.mechanisms.sums.answers.mixture import fit_mixture
 from mooring.mechanisms.sums.answers.readings import LEAST_SIGNAL
-from mooring.mechanisms.sums.levels import Levels
-from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
-from mooring.mechanisms.sums.workload import Workload
+from mooring.mechanisms.sums.general.levels import Levels
+from mooring.mechanisms.sums.general.total import PairwiseTotal
+from mooring.mechanisms.sums.general.workload import Workload
 from mooring.serialization import Record
 from mooring.typing import Indices, Matrix, Vector
 

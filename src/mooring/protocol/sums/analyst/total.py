@@ -19,8 +19,8 @@ from mooring.atomic_io import make_folder, write_atomically
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
 from mooring.learners.class_sums import ClassSums, check_class_sums
 from mooring.learners.sums import Sums, check_sums
-from mooring.mechanisms.sums.level_features import extract_sums
-from mooring.mechanisms.sums.pairwise_total import PairwiseTotal, check_total
+from mooring.mechanisms.sums.general.features import extract_sums
+from mooring.mechanisms.sums.general.total import PairwiseTotal, check_total
 from mooring.mechanisms.sums.prime_field import LARGEST, decode_signed
 from mooring.mechanisms.sums.secret_sharing import find_wrong, recombine
 from mooring.mechanisms.sums.settings import SECURE_SUM

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from mooring.errors import InputError
 from mooring.mechanisms.sums.class_moments import ClassAccumulator, ClassLayout
-from mooring.mechanisms.sums.pairwise import PairwiseAccumulator, PairwiseLayout
+from mooring.mechanisms.sums.general.layout import PairwiseAccumulator, PairwiseLayout
 from mooring.mechanisms.sums.prime_field import Words
 from mooring.mechanisms.sums.sums import (
     Integers,

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.mechanisms.sums.levels import MISSING, Levels, write_weights
+from mooring.mechanisms.sums.general.levels import MISSING, Levels, write_weights
 from mooring.typing import Labels, Matrix
 
 

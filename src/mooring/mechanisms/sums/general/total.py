@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mooring.mechanisms.sums.workload import Workload
+from mooring.mechanisms.sums.general.workload import Workload
 from mooring.typing import Labels, Matrix, Vector
 
 _ROWS_AT_ONCE = 2**14

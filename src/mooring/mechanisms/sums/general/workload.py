@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.mechanisms.sums.levels import (
+from mooring.mechanisms.sums.general.levels import (
     LINEAR_WEIGHT,
     Levels,
     label_levels,
@@ -34,13 +34,13 @@ from mooring.mechanisms.sums.levels import (
     round_at_random,
     write_weights,
 )
-from mooring.mechanisms.sums.sums import Integers
-from mooring.mechanisms.sums.survival_levels import (
+from mooring.mechanisms.sums.general.survival import (
     Survival,
     find_survival_columns,
     make_survival_levels,
     write_survival_weights,
 )
+from mooring.mechanisms.sums.sums import Integers
 from mooring.tables.schema import Schema
 from mooring.typing import Labels, Matrix, Vector
 
@@ -70,7 +70,7 @@ class Workload:
 
     Examples
     --------
-    >>> from mooring.mechanisms.sums.pairwise_total import sum_exactly
+    >>> from mooring.mechanisms.sums.general.total import sum_exactly
     >>> from mooring.tables.schema import Column
     >>> schema = Schema((Column("age", "number", 0, 100), Column("sex", "category", categories=("f", "m"))))
     >>> workload = make_workload(schema)

@@ -16,10 +16,10 @@ import numpy as np
 
 from mooring.errors import InputError
 from mooring.learners.sums import Sums
-from mooring.mechanisms.sums.feature_map import require_width
-from mooring.mechanisms.sums.levels import Levels, write_weights
-from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
-from mooring.mechanisms.sums.workload import Workload
+from mooring.mechanisms.sums.features.columns import require_width
+from mooring.mechanisms.sums.general.levels import Levels, write_weights
+from mooring.mechanisms.sums.general.total import PairwiseTotal
+from mooring.mechanisms.sums.general.workload import Workload
 from mooring.tables.schema import Label, Schema
 from mooring.typing import Indices, Matrix, Vector
 

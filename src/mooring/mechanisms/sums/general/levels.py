@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.mechanisms.sums.feature_map import DECADES, level_contrasts
+from mooring.mechanisms.sums.features.columns import DECADES, level_contrasts
 from mooring.tables.schema import Column, Label
 from mooring.typing import Indices, Labels, Matrix, Vector
 

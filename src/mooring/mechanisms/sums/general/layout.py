@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.mechanisms.sums.pairwise_total import PairwiseTotal
+from mooring.mechanisms.sums.general.total import PairwiseTotal
+from mooring.mechanisms.sums.general.workload import SmallIntegers, Workload
 from mooring.mechanisms.sums.prime_field import LARGEST
 from mooring.mechanisms.sums.sums import Integers, require_room, require_size
-from mooring.mechanisms.sums.workload import SmallIntegers, Workload
 from mooring.typing import Indices, Labels, Matrix
 
 _MEAN_BITS = 20
@@ -94,7 +94,7 @@ class PairwiseAccumulator:
 
     Examples
     --------
-    >>> from mooring.mechanisms.sums.workload import make_workload
+    >>> from mooring.mechanisms.sums.general.workload import make_workload
     >>> from mooring.tables.schema import Column, Schema
     >>> schema = Schema((Column("age", "integer", 0, 70), Column("sex", "category", categories=("f", "m"))))
     >>> workload = make_workload(schema)

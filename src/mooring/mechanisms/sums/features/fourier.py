@@ -22,7 +22,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from mooring.errors import InputError
-from mooring.mechanisms.sums.feature_map import require_width, scale_to_unit
+from mooring.mechanisms.sums.features.columns import require_width, scale_to_unit
 from mooring.typing import Matrix
 
 
