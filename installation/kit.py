@@ -46,7 +46,7 @@ PLATFORMS = (
     ("win_amd64",),
 )
 VERSIONS = ("3.11", "3.12", "3.13")
-EXTRAS = ("dask", "desk", "images", "onnx", "s3", "torch", "xgboost")
+EXTRAS = ("dask", "desk", "images", "omop", "onnx", "s3", "torch", "xgboost")
 """What hashes.txt is for."""
 ONLY_ELSEWHERE = ("colorama",)
 """What wheels need on Windows only: pip looks at the machine that it runs on."""

@@ -20,7 +20,7 @@ ANSWERS = "Answers from the total of secure sums"
 OF_STEPS = list_commands()
 COMMANDS = {
     **dict.fromkeys(("run", "status"), BY_ITSELF),
-    **dict.fromkeys(("plan", "audit"), BEFORE),
+    **dict.fromkeys(("cohort", "plan", "audit"), BEFORE),
     **{name: phase for name, phase in OF_STEPS.items() if phase != AFTERWARDS},
     **dict.fromkeys(("describe", "regress", "survival", "associate", "synthesize"), ANSWERS),
     **{name: phase for name, phase in OF_STEPS.items() if phase == AFTERWARDS},

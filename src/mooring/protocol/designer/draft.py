@@ -78,6 +78,8 @@ class DraftSettings:
     """Drawn from the system's entropy if it is None."""
     from_rows: Sequence[str] = ()
     """Columns whose ranges or categories come from sites' rows."""
+    remarks: Mapping[str, str] = field(default_factory=dict)
+    """Comments on columns, by name: where a range is from, or why it is open."""
 
     @property
     def entries(self) -> Mapping[str, Any]:
@@ -162,7 +164,7 @@ def render_draft(
     }
     if settings.from_rows:
         plain["ranges"] = {"from_rows": list(settings.from_rows), "confirmed": ""}
-    return render_study(plain, above=mechanism.above, below=mechanism.below)
+    return render_study(plain, above=mechanism.above, below=mechanism.below, remarks=settings.remarks)
 
 
 def count_open_entries(text: str) -> int:

@@ -105,12 +105,15 @@ def require_size(text: str) -> None:
         raise InputError("study", expected=f"at most {_MOST_ENTRIES} entries", got="more entries", cure=cure)
 
 
-def render_study(plain: Mapping[str, Any], *, above: str = "", below: str = "") -> str:
+def render_study(
+    plain: Mapping[str, Any], *, above: str = "", below: str = "", remarks: Mapping[str, str] | None = None
+) -> str:
     """Return the values of `Study.as_dict` as commented TOML, which `Study.read` reads as the same study.
 
     In a draft, open ranges, categories and classes are empty lists. `above` and `below` are comments around the entries
-    of [mechanism].
+    of [mechanism]; `remarks` are comments on columns, by name.
     """
+    remarks = remarks or {}
     mechanism = MechanismSettings.get_kind(plain["mechanism"]["name"])
     parts = [
         _HEAD,
@@ -120,6 +123,7 @@ def render_study(plain: Mapping[str, Any], *, above: str = "", below: str = "") 
         f"\n[rows]\n{_ROWS}",
         render_table(plain["rows"]),
         "\n[label]\n" + _LABEL.format("The analyst sees it" if mechanism.shows_labels else "It is not shared"),
+        *[f"# {remarks[name]}\n" for name in [plain["label"].get("column", "")] if name in remarks],
         render_declaration(plain["label"]),
         *([f"\n[limits]\n{_LIMITS}", render_table(plain["limits"])] if "limits" in plain else [_NO_LIMITS]),
         *([f"\n[ranges]\n{_RANGES}", render_table(plain["ranges"])] if "ranges" in plain else []),
@@ -128,7 +132,8 @@ def render_study(plain: Mapping[str, Any], *, above: str = "", below: str = "") 
     for _, alike in groupby(enumerate(plain["columns"]), key=_likeness):
         group = [column for _, column in alike]
         names = {"names": [column["name"] for column in group]} if len(group) > 1 else {"name": group[0]["name"]}
-        parts += ["\n[[columns]]\n", render_declaration(names | _without_name(group[0]))]
+        said = [f"# {column['name']}: {remarks[column['name']]}\n" for column in group if column["name"] in remarks]
+        parts += ["\n[[columns]]\n", *said, render_declaration(names | _without_name(group[0]))]
     parts.append(f"\n{_ROSTER}")
     parts += [render_member("[[participants]]", member) for member in plain["participants"]]
     parts += [render_member("[[helpers]]", member) for member in plain.get("helpers", ())]
