@@ -31,6 +31,7 @@ NUMBER = rf"^({FINITE}|[+-]?(?i:nan|inf|infinity))$"
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}.*)?$"
 _MIDNIGHT = re.compile(r"^([0-9]{4}-[0-9]{2}-[0-9]{2})[t ]00:00(?::00(?:\.0+)?)?z?$")
 _UTC = re.compile(r"^([0-9]{4}-[0-9]{2}-[0-9]{2}[t ][0-9:.]+)\+00:00$")
+_FEW_WORDS = 32
 _USUAL_MISSING = frozenset(word.casefold() for word in MISSING_WORDS)
 
 
@@ -106,8 +107,13 @@ def cell_value(text: str | None) -> float:
     return float(int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest()) >> 12)
 
 
+_known_cell_value = lru_cache(maxsize=1024)(cell_value)
+
+
 def cell_values(text: Any) -> Vector:
     """Return the `cell_value` of each entry of a pyarrow array of text."""
+    if len(text) <= _FEW_WORDS:  # as of a category, in every batch
+        return np.array([_known_cell_value(word) for word in text.to_pylist()], dtype=np.float64)
     trimmed = pc.utf8_trim_whitespace(text)
     readable = pc.match_substring_regex(trimmed, f"^({FINITE})$").fill_null(False)
     values = pc.cast(pc.if_else(readable, trimmed, None), pa.float64()).to_numpy(zero_copy_only=False) + 0.0

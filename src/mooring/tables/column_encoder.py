@@ -48,14 +48,38 @@ _UNKNOWN_KINDS = {
 def encode_column(
     column: Column, cells: Any, missing_words: frozenset[str], rows: Matrix, values: Vector
 ) -> list[InvalidCells]:
-    """Encode the cells of a column, a pyarrow column, into `rows`, a matrix with one column per feature.
+    """Encode the cells of a column, a pyarrow column, into `rows`, a matrix of `coded_width` columns.
 
-    The cells' numbers in the fingerprints of records are written to `values`. Returns the cells that do not fit; if there
-    are any, `rows` must not be used.
+    A category is the index of its word, or −1 if it is missing. The cells' numbers in the fingerprints of records are
+    written to `values`. Returns the cells that do not fit; if there are any, `rows` must not be used.
     """
     if column.kind == "category":
         return _encode_category(column, cells, missing_words, rows, values)
     return _encode_number(column, cells, missing_words, rows, values)
+
+
+def coded_width(column: Column) -> int:
+    """Return how many entries a column has in coded rows: the index of a category is one number."""
+    return 1 if column.kind == "category" else column.width
+
+
+def spread_categories(schema: Schema, coded: Matrix) -> Matrix:
+    """Return coded rows with one feature of zeros and ones per word of each category, stored column by column."""
+    if all(column.kind != "category" for column in schema.columns):
+        return coded
+    rows, at, start = np.empty((len(coded), schema.n_features), order="F"), 0, 0
+    for column in schema.columns:
+        features, cells = rows[:, at : at + column.width], coded[:, start : start + coded_width(column)]
+        at, start = at + column.width, start + coded_width(column)
+        if column.kind != "category":
+            features[:] = cells
+            continue
+        codes, n_words = cells[:, 0].astype(np.int32), len(column.categories)
+        for k in range(n_words):
+            features[:, k] = codes == k
+        if column.missing == "indicate":
+            features[:, n_words] = codes < 0
+    return rows
 
 
 def decode_cells(column: Column, cells: Matrix) -> list[str]:
@@ -82,7 +106,7 @@ def decode_cells(column: Column, cells: Matrix) -> list[str]:
 def encode_plain(schema: Schema, cells: Mapping[str, Any], rows: Matrix, values: Matrix) -> set[int]:
     """Encode columns of floats that are complete and in range, neighbouring ones in one step; returns their indices.
 
-    `cells` are pyarrow columns by name; `rows` and `values` have all features and all columns of the schema.
+    `cells` are pyarrow columns by name; `rows` are coded, and `values` have all columns of the schema.
     """
 
     def is_plain(column: Column) -> bool:
@@ -95,7 +119,7 @@ def encode_plain(schema: Schema, cells: Mapping[str, Any], rows: Matrix, values:
     for plain, run in groupby(() if missing_numbers(schema.all_missing_words) else schema.columns, is_plain):
         columns = list(run)
         which = range(first, first := first + len(columns))
-        scaled = rows[:, at : (at := at + sum(column.width for column in columns))]
+        scaled = rows[:, at : (at := at + sum(map(coded_width, columns)))]
         if not plain:
             continue
         numbers = values[:, which.start : which.stop]
@@ -210,11 +234,7 @@ def _encode_category(
         return invalid
     if column.fill is not None:
         codes[missing] = column.categories.index(str(column.fill))
-    width = len(column.categories)
-    for k in range(width):
-        rows[:, k] = codes == k
-    if column.missing == "indicate":
-        rows[:, width] = missing
+    rows[:, 0] = codes
     return []
 
 

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -31,7 +32,7 @@ from mooring.tables.cells import (
     is_number,
     is_readable,
 )
-from mooring.tables.column_encoder import encode_column, encode_plain
+from mooring.tables.column_encoder import coded_width, encode_column, encode_plain, spread_categories
 from mooring.tables.files import OpenTable, no_rows, open_table
 from mooring.tables.problems import InvalidCells, Problem, ProblemKind, ProblemLog
 from mooring.tables.reader import original_name, table_batches
@@ -50,7 +51,8 @@ class EncodedRows:
     """Some rows of a table, encoded."""
 
     rows: npt.NDArray[np.float64]
-    """Shape (n, n_features), in the order of `Schema.feature_names` and stored column by column."""
+    """Shape (n, n_features), in the order of `Schema.feature_names` and stored column by column. Coded rows have one entry
+    for each category instead, the index of its word, which is −1 if it is missing."""
     labels: npt.NDArray[np.int64] | npt.NDArray[np.float64] | None
     """Shape (n,): indices of the classes, or numbers in the units of the table."""
     values: npt.NDArray[np.float64]
@@ -73,6 +75,7 @@ def encoded_batches(
     person: str = "",
     with_ids: bool = False,
     unfit: UnfitUse = "refuse",
+    coded: bool = False,
     rows_at_once: int = _ROWS_AT_ONCE,
     progress: Progress | None = None,
 ) -> Iterator[EncodedRows]:
@@ -97,6 +100,8 @@ def encoded_batches(
         become the category "other" if it is declared, and all else is filled as a missing value. Rows without a label, or
         without a person where persons are read, are left out, as are lines with a wrong number of fields. There may be no
         rows. What becomes of a row depends on that row alone.
+    coded : bool
+        Whether rows are coded: a category is then one number instead of a feature per word.
     rows_at_once : int
         Largest number of rows in a batch; batches of wide tables are shorter.
     progress : callable, optional
@@ -125,13 +130,14 @@ def encoded_batches(
     for problem in reading.problems:
         raise problem.error()
     log = ProblemLog(reading.columns, reading.label)
+    form = _keep if coded else partial(_spread, reading.schema)
     if unfit == "adapt":
-        yield from _scan_adapted(reading, log, rows_at_once, progress)
+        yield from map(form, _scan_adapted(reading, log, rows_at_once, progress))
         return
     try:
         for encoded in _scan(reading, log, rows_at_once, progress):
             if encoded is not None and not log:
-                yield encoded
+                yield form(encoded)
     except InputError:
         if not log:
             raise
@@ -188,7 +194,7 @@ def check_fit(
     try:
         for encoded in _scan(reading, log, _ROWS_AT_ONCE, progress):
             if encoded is not None and each is not None:
-                each(encoded)
+                each(_spread(reading.schema, encoded))
             if encoded is not None and encoded.labels is not None and counts.size:
                 counts += np.bincount(encoded.labels, minlength=counts.size)
     except InputError as problem:
@@ -311,11 +317,10 @@ def _adapt(
     if not usable.any():
         return None
     again, _ = _encode_batch(reading, batch.filter(pa.array(usable)), encoded.first_row)
-    starts = np.cumsum([0, *(column.width for column in columns)])
+    starts = np.cumsum([0, *map(coded_width, columns)])
     for place, mask in unfit.items():
         if place < len(columns) and _OTHER in (words := columns[place].categories):
-            encoding = again.rows[:, starts[place] : starts[place + 1]]
-            encoding[mask[usable]] = np.arange(encoding.shape[1]) == words.index(_OTHER)
+            again.rows[mask[usable], starts[place]] = words.index(_OTHER)
     return replace(again, values=encoded.values[usable])
 
 
@@ -350,6 +355,15 @@ def _comes_as_numbers(schema: Schema, column: Column) -> bool:
     return column.kind in ("number", "integer") and all(is_number(word.strip()) for word in words)
 
 
+def _spread(schema: Schema, encoded: EncodedRows) -> EncodedRows:
+    """Return coded rows with a feature per word of a category."""
+    return replace(encoded, rows=spread_categories(schema, encoded.rows))
+
+
+def _keep(encoded: EncodedRows) -> EncodedRows:
+    return encoded
+
+
 def read_encoded(
     schema: Schema, data: TableSource, *, labels: LabelUse = "require", ignore: Sequence[str] = (), person: str = ""
 ) -> EncodedRows:
@@ -375,7 +389,7 @@ def encode_table(schema: Schema, table: Any) -> Matrix:
     rows, log = np.empty((table.num_rows, schema.n_features)), ProblemLog(schema.columns)
     for start in range(0, table.num_rows, _ROWS_AT_ONCE):
         encoded, invalid = _encode(schema, table.slice(start, _ROWS_AT_ONCE), None, start + 1)
-        rows[start : start + len(encoded.rows)] = encoded.rows
+        rows[start : start + len(encoded.rows)] = spread_categories(schema, encoded.rows)
         log.add(len(encoded.rows), invalid)
     if log:
         raise log.first_error()
@@ -385,25 +399,26 @@ def encode_table(schema: Schema, table: Any) -> Matrix:
 def _encode(
     schema: Schema, table: Any, label: Column | None, first_row: int
 ) -> tuple[EncodedRows, list[tuple[int, InvalidCells]]]:
-    """Return the encoded rows, and the invalid cells with the index of their column; if any, do not use the rows."""
+    """Return the coded rows, and the invalid cells with the index of their column; if any, do not use the rows."""
     columns = (*schema.columns, *([label] if label is not None else []))
     n = table.num_rows
-    rows = np.empty((n, schema.n_features), order="F")
+    rows = np.empty((n, sum(map(coded_width, schema.columns))), order="F")
     values = np.empty((n, len(columns)), order="F")
     invalid: list[tuple[int, InvalidCells]] = []
     labels: Any = None
     cells = dict(zip(table.column_names, table.columns, strict=True))
     at, done = 0, encode_plain(schema, cells, rows, values)
     for k, column in enumerate(columns):
-        features = np.empty((n, column.width), order="F") if column is label else rows[:, at : at + column.width]
-        at += column.width
+        width = coded_width(column)
+        coded = np.empty((n, width), order="F") if column is label else rows[:, at : at + width]
+        at += width
         if k in done:
             continue
         missing_words = schema.missing_words_of(column)
-        unfit = encode_column(column, cells[column.name], missing_words, features, values[:, k])
+        unfit = encode_column(column, cells[column.name], missing_words, coded, values[:, k])
         invalid += [(k, reason) for reason in unfit]
         if column is label and not unfit:
-            labels = features.argmax(axis=1).astype(np.int64) if column.kind == "category" else values[:, k].copy()
+            labels = coded[:, 0].astype(np.int64) if column.kind == "category" else values[:, k].copy()
         if (original := cells.get(original_name(column.name))) is not None:
             words = distinct_words(original)
             values[:, k] = words.spread(cell_values(words.text), MISSING_VALUE)

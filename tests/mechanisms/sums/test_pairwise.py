@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 
 import numpy as np
@@ -10,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mooring.errors import InputError
-from mooring.mechanisms.sums.general.layout import PairwiseAccumulator, PairwiseLayout, require_weights
+from mooring.mechanisms.sums.general.layout import PairwiseAccumulator, PairwiseLayout, require_places
 from mooring.mechanisms.sums.general.survival import Survival
 from mooring.mechanisms.sums.general.total import sum_exactly
-from mooring.mechanisms.sums.general.workload import Workload, make_workload
+from mooring.mechanisms.sums.general.workload import SmallIntegers, Workload, make_workload
 from mooring.mechanisms.sums.sums import Integers
 from mooring.tables.schema import Column, Label, Schema
 from mooring.typing import Matrix
@@ -161,21 +162,71 @@ def test_equal_rows_are_rounded_by_draws_of_their_own_in_every_block() -> None:
     assert (second != third).any()
 
 
-def test_weights_from_which_the_sensitivity_does_not_follow_are_refused() -> None:
-    workload = make_workload(Schema(COLUMNS[:2]))
-    weights, bubbles = workload.quantise(encode(Schema(COLUMNS[:2]), [0.3, 0.4])[0], None, np.random.default_rng(0))
-    require_weights(workload, weights, bubbles)
-    for change, at in ((1, 0), (-600, 1)):
-        wrong = weights.copy()
-        wrong[0, at] += change
+def test_places_from_which_the_sensitivity_does_not_follow_are_refused() -> None:
+    workload = make_workload(Schema((*COLUMNS[:2], COLUMNS[4])))
+    rows = workload.code(encode(Schema((*COLUMNS[:2], COLUMNS[4])), [0.3, 0.4, 0.0])[0])
+    places, bubbles = workload.quantise(rows, None, np.random.default_rng(0))
+    require_places(workload, places, bubbles)
+    lengths = [(levels.n_levels - 1) * levels.unit for levels in workload.columns]
+    for column, (length, unit) in enumerate(zip(lengths, workload.units, strict=True)):
+        for place in (-int(unit), 0, length):
+            require_places(workload, replace_place(places, column, place), bubbles)
+        for place in (-2 * int(unit), length + 1, *((-1,) if unit > 1 else ())):
+            with pytest.raises(InputError):
+                require_places(workload, replace_place(places, column, place), bubbles)
+    for wrong in (bubbles + 10**6, bubbles - 10**6):
         with pytest.raises(InputError):
-            require_weights(workload, wrong, bubbles)
-    moved = weights.copy()
-    moved[0, :2] += np.array([700, -700], dtype=np.int16)  # still sums to the unit
-    with pytest.raises(InputError):
-        require_weights(workload, moved, bubbles)
-    with pytest.raises(InputError):
-        require_weights(workload, weights, bubbles + 10**6)
+            require_places(workload, places, wrong)
+
+
+def replace_place(places: SmallIntegers, column: int, place: int) -> SmallIntegers:
+    changed = places.copy()
+    changed[column] = place
+    return changed
+
+
+@settings(max_examples=40, deadline=None)
+@given(workloads(), st.data())
+def test_weights_of_every_place_are_not_negative_and_sum_to_the_unit(
+    made: tuple[Workload, Schema], data: st.DataObject
+) -> None:
+    workload, every = made[0], np.arange(made[0].n_levels)
+    drawn = [data.draw(st.integers(0, (levels.n_levels - 1) * levels.unit)) for levels in workload.columns]
+    for places in (drawn, [-levels.unit for levels in workload.columns]):
+        weights = workload.spread(np.array([places], dtype=workload.units.dtype).T, every)[:, 0]
+        sums = np.bincount(workload.columns_of_levels, weights=weights)
+        assert weights.min() >= 0
+        assert sums.tolist() == (workload.units.tolist() if places is drawn else [0.0] * len(sums))
+
+
+def test_the_total_is_that_of_each_row_alone_and_the_same_as_ever() -> None:
+    """Blocks leave out what follows from the rest; the sums must not. The digest is of the sums before they did so."""
+    schema = Schema(COLUMNS[:6], CLASSES)
+    layout = PairwiseLayout(make_workload(schema))
+    workload, rng = layout.workload, np.random.default_rng(11)
+    parts = [encode(schema, rng.uniform(0, 1.1, 7).tolist()) for _ in range(1500)]
+    rows, labels = (
+        np.vstack([row for row, _ in parts]),
+        np.concatenate([np.zeros(0) if k is None else k for _, k in parts]),
+    )
+    sums, alone = (
+        PairwiseAccumulator(layout, np.random.default_rng(3)),
+        PairwiseAccumulator(layout, np.random.default_rng(3)),
+    )
+    sums.add(rows, labels)
+    whole, bubbles = workload.quantise(workload.code(rows), labels, np.random.default_rng(3).spawn(1)[0])
+    products = np.zeros((workload.n_levels + 1,) * 2, dtype=np.int64)
+    for row in whole.T:
+        place, levels = (
+            row[workload.columns_of_levels],
+            np.concatenate([np.arange(k.n_levels) for k in workload.columns]),
+        )
+        units = workload.units[workload.columns_of_levels].astype(np.int64)
+        weights = np.concatenate([[1], np.maximum(0, units - np.abs(place - levels * units))])
+        products += np.outer(weights, weights)
+    alone._products, alone._bubbles = products, bubbles.sum(axis=0)
+    np.testing.assert_array_equal(sums.vector, alone.vector)
+    assert hashlib.sha256(sums.vector.astype("<i8").tobytes()).hexdigest()[:16] == "f71765cd411182da"
 
 
 def test_numbers_of_rows_of_persons_are_given_if_means_are_added() -> None:

@@ -82,7 +82,7 @@ class LevelFeatures:
         """Return the weights of encoded rows on the levels of a column of `columns`."""
         levels = self.workload.columns[index]
         weights = np.zeros((len(rows), levels.n_levels))
-        write_weights(levels, start, rows, None, weights, None)
+        write_weights(levels, start, rows, None, weights)
         return weights
 
 

@@ -4,8 +4,10 @@ Legend: h the weights of a row on all levels, in integers; β its bubbles; M the
 Δ the sensitivity; ω the weight of a row.
 
 Sums are taken over h, in blocks of rows: products of small integers are exact in float64 below 2⁵³, in any order. S = M K Mᵀ
-follows once, at the end, in integers. Before a row is added, it is asserted that its weights are not negative and sum to the
-unit of each column, from which Δ follows whatever the table holds (`Workload.integer_sensitivity_squared`).
+follows once, at the end, in integers. Before a row is added, it is asserted in integers that it lies between the first and
+the last level of each column, or on none. Its weights are then not negative and sum to the unit of each column, or to zero,
+from which Δ follows whatever the table holds (`Workload.integer_sensitivity_squared`). Where every row of a block lies on
+levels of every column, the last level of each column is left out of the product: its weight is U less those of the others.
 
 If the mean over a person's k rows is added, each row has the integer weight ω = ⌊2²⁰/k⌋ in K, and S is divided by 2²⁰ at
 the end and rounded down. A person's weights sum to at most 2²⁰, so that S moves by at most Δ before it is rounded, and by at
@@ -32,7 +34,7 @@ from mooring.typing import Indices, Labels, Matrix
 _MEAN_BITS = 20
 _EXACT = 2**53
 _MOST_NUMBERS = 2**23
-_ROWS_A_PRODUCT = 2**10
+_ROWS_A_PRODUCT = 2**9
 
 
 @dataclass(frozen=True)
@@ -109,67 +111,90 @@ class PairwiseAccumulator:
         self.layout = layout
         self.n_rows = 0
         workload = layout.workload
+        self._kept = np.flatnonzero(np.diff(workload.columns_of_levels, append=-1) == 0)  # all but the last of a column
+        self._all = np.arange(workload.n_levels)
         self._products = np.zeros((workload.n_levels + 1,) * 2, dtype=np.int64)
+        self._products_of_kept = np.zeros((len(self._kept) + 1,) * 2, dtype=np.int64)
         self._bubbles = np.zeros(len(workload.bubbles), dtype=np.int64)
         self._rng, self._lock = rng, Lock()
 
     def add(self, rows: Matrix, labels: Labels | None = None, rows_of_person: Integers | None = None) -> None:
         """Add encoded rows; with `rows_of_person`, the number of rows of each row's person, the mean over these."""
+        self.add_coded(self.layout.workload.code(rows), labels, rows_of_person)
+
+    def add_coded(self, rows: Matrix, labels: Labels | None, rows_of_person: Integers | None) -> None:
+        """Do what `add` does with coded rows."""
         if (rows_of_person is not None) != self.layout.adds_means:
             expected = "given if, and only if, the mean over each person's rows is added"
             raise InputError("rows_of_person", expected=expected, got=str(rows_of_person), cure="Follow the layout.")
         with self._lock:
             rng = self._rng.spawn(1)[0]
         workload = self.layout.workload
-        weights, bubbles = workload.quantise(rows, labels, rng)
-        require_weights(workload, weights, bubbles)
-        largest, factors = max(levels.unit for levels in workload.columns) ** 2, None
+        places, bubbles = workload.quantise(rows, labels, rng)
+        require_places(workload, places, bubbles)
+        largest, factors = max(levels.unit for levels in workload.columns) ** 2, np.ones(1, dtype=np.int64)
         if rows_of_person is not None:
             if rows_of_person.min(initial=1) < 1:
                 cure = "Count the rows of each person first."
                 raise InputError("rows_of_person", problem="Some person has no rows.", cure=cure)
-            largest, factors = largest << _MEAN_BITS, ((1 << _MEAN_BITS) // rows_of_person)[:, None]
-        step = max(1, min(_ROWS_A_PRODUCT, _EXACT // (2 * largest)))
-        memory = np.ones(
-            (workload.n_levels + 1, min(step, len(weights)))
-        ).T  # again for each block: it stays in the cache
-        for start in range(0, len(weights), step):
-            here = slice(start, start + step)
-            block = memory[: len(weights[here])]
-            block[:, 1:] = weights[here]
-            weighted = block if factors is None else block * factors[here]
-            products = (weighted.T @ block).astype(np.int64)
-            curves = (bubbles[here] if factors is None else bubbles[here] * factors[here]).sum(axis=0)
-            with self._lock:
-                self._products += products
-                self._bubbles += curves
-                self.n_rows += len(block)
+            largest, factors = largest << _MEAN_BITS, (1 << _MEAN_BITS) // rows_of_person
+        is_complete = bool((places >= 0).all())
+        weights = workload.spread(places, self._kept if is_complete else self._all)
+        products = _multiply(weights, factors, max(1, min(_ROWS_A_PRODUCT, _EXACT // (2 * largest))))
+        with self._lock:
+            (self._products_of_kept if is_complete else self._products)[...] += products
+            self._bubbles += (bubbles if rows_of_person is None else bubbles * factors[:, None]).sum(axis=0)
+            self.n_rows += len(rows)
         require_room(self.n_rows, self.layout.most_rows)
+
+    def _restore(self) -> Integers:
+        """Return the matrix from 1 and the kept weights of a row to 1 and all its weights."""
+        workload = self.layout.workload
+        restored = np.zeros((workload.n_levels + 1, len(self._kept) + 1), dtype=np.int64)
+        restored[0, 0] = 1
+        restored[self._kept + 1, np.arange(len(self._kept)) + 1] = 1
+        for levels, end in zip(workload.columns, workload.ends, strict=True):
+            restored[end] = -restored[end - levels.n_levels + 1 : end].sum(axis=0)
+            restored[end, 0] = levels.unit
+        return restored
 
     @property
     def vector(self) -> Integers:
         """The sums so far."""
         workload, bits = self.layout.workload, _MEAN_BITS if self.layout.adds_means else 0
-        low = self._products & ((1 << bits) - 1)  # K = 2²⁰ (K >> 20) + low, so that nothing exceeds 64 bits
-        matrix = _transform(workload, self._products >> bits) + (_transform(workload, low) >> bits)
+        products = self._products + self._restore() @ self._products_of_kept @ self._restore().T
+        low = products & ((1 << bits) - 1)  # K = 2²⁰ (K >> 20) + low, so that nothing exceeds 64 bits
+        matrix = _transform(workload, products >> bits) + (_transform(workload, low) >> bits)
         for curve, place in zip(self._bubbles, workload.bubbles.values(), strict=True):
             matrix[0, place] = (int(curve) * workload.constant_integer) >> bits
         return np.asarray(matrix[self.layout.entries])
 
 
-def require_weights(workload: Workload, weights: SmallIntegers, bubbles: Integers) -> None:
+def _multiply(weights: SmallIntegers, factors: Integers, n_exact: int) -> Integers:
+    """Return Σ ω (1, h)(1, h)ᵀ of weights of shape (number of levels, n); sums over `n_exact` rows are exact in float64."""
+    n_levels, n = weights.shape
+    products = np.zeros((n_levels + 1,) * 2, dtype=np.int64)
+    memory = np.ones((n_levels + 1, min(n_exact, n)))  # again for each block: it stays in the cache
+    for start in range(0, n, n_exact):
+        some = weights[:, start : start + n_exact]
+        block = memory[:, : some.shape[1]]
+        block[1:] = some
+        weighted = block if len(factors) == 1 != n else block * factors[start : start + n_exact]
+        products += (weighted @ block.T).astype(np.int64)
+    return products
+
+
+def require_places(workload: Workload, places: SmallIntegers, bubbles: Integers) -> None:
     """Raise an `InputError` for rows from which the sensitivity does not follow.
 
-    The weights of each column must not be negative and must sum to its unit or to zero; bubbles must lie between zero and
-    their height.
+    Places must lie between the first and the last level of their columns, or at −U; bubbles between zero and their height.
     """
-    at, fits = 0, weights.min(initial=0) >= 0
-    for levels in workload.columns:
-        sums = weights[:, at : at + levels.n_levels].sum(axis=1, dtype=np.int32)
-        fits = fits and bool(((sums == levels.unit) | (sums == 0)).all())
-        at += levels.n_levels
+    lengths = [(levels.n_levels - 1) * levels.unit for levels in workload.columns]
     heights = np.array([workload.integer_bubbles[index] for index in workload.bubbles], dtype=np.int64)
-    if not fits or bubbles.min(initial=0) < 0 or (bubbles > heights).any():
+    fits = (places.max(axis=1, initial=0) <= lengths).all() and not (bubbles > heights).any()
+    if places.min(initial=0) < 0:
+        fits = fits and ((places >= 0) | (places == -workload.units[:, None])).all()
+    if not fits or bubbles.min(initial=0) < 0:
         problem = "Some rows have weights that are negative or do not sum to one."
         raise InputError("rows", problem=problem, cure="Encode them with the study's schema.")
 

@@ -167,18 +167,8 @@ def label_levels(label: Label) -> Levels:
     return make_levels(Column(label.column, "number", label.low, label.high), is_log=False)
 
 
-def write_weights(
-    levels: Levels,
-    place: int,
-    rows: Matrix,
-    labels: Labels | None,
-    target: npt.NDArray[Any],
-    rng: np.random.Generator | None,
-) -> Vector:
-    """Write the weights of rows on the levels of a column, and return the weight t on the second of two nodes.
-
-    With a generator, weights are integers of sum U; that of the second node is rounded at random. Otherwise they sum to 1.
-    """
+def write_weights(levels: Levels, place: int, rows: Matrix, labels: Labels | None, target: npt.NDArray[Any]) -> Vector:
+    """Write the weights of rows on the levels of a column into zeros; return the weight t on the second of two nodes."""
     every, t = np.arange(len(rows)), np.zeros(len(rows))
     if place < 0 and labels is None:
         return t
@@ -191,26 +181,49 @@ def write_weights(
             if levels.has_missing:
                 target[:, -1] = 1 - target[:, :-1].sum(axis=1)
         return t
-    if place < 0:
-        middle, half = (levels.low + levels.high) / 2, (levels.high - levels.low) / 2
-        encoded = (np.asarray(labels, dtype=np.float64)[:, None] - middle) / half
-    else:
-        encoded = rows[:, place : place + 1 + levels.has_missing]
-    index, t = levels.locate(encoded)
-    if levels.is_exact:
-        target[every, index] = 1
-        return t
-    second, whole = (t, 1) if rng is None else (round_at_random(levels.unit * t, rng), levels.unit)
-    target[every, np.minimum(index + 1, levels.n_levels - 1)] = second
-    target[every, index] = whole - second  # a missing value has t = 0 and one level, which is written last
+    index, t = levels.locate(_numbers_of(levels, place, rows, labels))
+    target[every, np.minimum(index + 1, levels.n_levels - 1)] = t
+    target[every, index] = 1 - t  # a missing value has t = 0 and one level, which is written last
     return t
+
+
+def quantise_places(
+    levels: Levels, place: int, rows: Matrix, labels: Labels | None, rng: np.random.Generator
+) -> tuple[npt.NDArray[Any], Vector]:
+    """Return where coded rows lie among the levels of a column in units of 1/U, and the weight t on the second of two nodes.
+
+    Level k lies at kU, and a row that lies on no level at −U. A place between two nodes is rounded at random.
+    """
+    unit, t = levels.unit, np.zeros(len(rows))
+    if place < 0 and labels is None:
+        return np.full(len(rows), -unit), t
+    if levels.kind == "category":
+        if place < 0:
+            return np.asarray(labels, dtype=np.int64), t
+        words = rows[:, place]
+        return (np.where(words < 0, levels.n_levels - 1, words) if levels.has_missing else words), t
+    index, t = levels.locate(_numbers_of(levels, place, rows, labels))
+    if levels.is_exact:
+        return index, t
+    return index * unit + round_at_random(unit * t, rng), t
+
+
+def _numbers_of(levels: Levels, place: int, rows: Matrix, labels: Labels | None) -> Matrix:
+    """Return the entries of a column of numbers in encoded rows; of a label, its numbers from −1 to 1."""
+    if place >= 0:
+        return rows[:, place : place + 1 + levels.has_missing]
+    middle, half = (levels.low + levels.high) / 2, (levels.high - levels.low) / 2
+    return np.asarray((np.asarray(labels, dtype=np.float64)[:, None] - middle) / half)
 
 
 def round_at_random(values: Vector, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     """Return integers with these expectations; what is an integer up to rounding errors stays that integer."""
     nearest = np.rint(values)
-    drawn = np.floor(values + rng.random(len(values)))
-    return np.where(np.abs(values - nearest) < _ROUNDING, nearest, drawn).astype(np.int64)
+    drawn = rng.random(len(values))
+    drawn += values
+    np.floor(drawn, out=drawn)
+    np.copyto(drawn, nearest, where=np.abs(values - nearest) < _ROUNDING)
+    return drawn.astype(np.int64)
 
 
 def _add_missing(names: tuple[str, ...], has_missing: bool) -> tuple[str, ...]:

@@ -91,19 +91,30 @@ def write_survival_weights(
     They stay zero where the event is not known and cannot be missing. `sources` are the levels of the columns of time and
     event, and `places` the index of the first entry of each in an encoded row.
     """
-    (time, event), (at_time, at_event) = sources, places
-    n_intervals, n_levels = survival.n_intervals, target.shape[1]
-    values = time.low + (time.high - time.low) * (rows[:, at_time] + 1) / 2
+    (_, event), (at_time, at_event) = sources, places
+    events = np.zeros((len(rows), event.n_levels))
+    write_weights(event, at_event, rows, labels, events)
+    events_of_rows = np.where(events.any(axis=1), events.argmax(axis=1), -1)
+    level = locate_survival(survival, sources, rows[:, at_time:], events_of_rows)
+    target[np.flatnonzero(level >= 0), level[level >= 0]] = 1.0
+
+
+def locate_survival(
+    survival: Survival, sources: Sequence[Levels], times: Matrix, events: npt.NDArray[Any]
+) -> npt.NDArray[np.int64]:
+    """Return the level of survival of each row; −1 where the event is not known and cannot be missing.
+
+    `times` are the entries of the column of times in rows, and `events` the levels of events, −1 where there is none.
+    """
+    time, event = sources
+    n_intervals = survival.n_intervals
+    values = time.low + (time.high - time.low) * (times[:, 0] + 1) / 2
     interval = np.searchsorted(np.asarray(survival.edges), values, side="left") - 1
     interval = np.maximum(interval, 0)  # a time of zero ends in the first interval
-    events = np.zeros((len(rows), event.n_levels))
-    write_weights(event, at_event, rows, labels, events, None)
-    occurred = events[:, event.names.index(survival.occurred)] > 0
+    occurred = events == event.names.index(survival.occurred)
     level = np.where(interval < n_intervals, 2 * interval + ~occurred, 2 * n_intervals)
-    known = events.sum(axis=1) > 0
-    if target.shape[1] > 2 * n_intervals + 1:
-        absent = ~known | (event.has_missing & (events[:, -1] > 0))
-        if time.has_missing:
-            absent |= rows[:, at_time + 1] > 0
-        level, known = np.where(absent, n_levels - 1, level), np.ones(len(rows), dtype=np.bool_)
-    target[np.flatnonzero(known), level[known]] = 1.0
+    absent = (events < 0) | (event.has_missing & (events == event.n_levels - 1))
+    if time.has_missing:
+        absent |= times[:, 1] > 0
+    can_be_missing = time.has_missing or event.has_missing
+    return np.where(absent, 2 * n_intervals + 1 if can_be_missing else -1, level)

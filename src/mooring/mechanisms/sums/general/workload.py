@@ -31,25 +31,28 @@ from mooring.mechanisms.sums.general.levels import (
     Levels,
     label_levels,
     make_levels,
+    quantise_places,
     round_at_random,
     write_weights,
 )
 from mooring.mechanisms.sums.general.survival import (
     Survival,
     find_survival_columns,
+    locate_survival,
     make_survival_levels,
     write_survival_weights,
 )
 from mooring.mechanisms.sums.sums import Integers
+from mooring.tables.column_encoder import coded_width
 from mooring.tables.schema import Schema
-from mooring.typing import Labels, Matrix, Vector
+from mooring.typing import Indices, Labels, Matrix, Vector
 
 RESOLUTION = 2**17
 """B, which stands for 1 in the integers of φ. A total may then have 2²⁵ rows."""
 CONSTANT_SHARE = 0.15
 _OUTCOME_SHARE = 0.2  # of the label or of survival; 0.15 each of both
 _BUBBLE_SHARE = 0.02
-SmallIntegers: TypeAlias = npt.NDArray[np.int16]
+SmallIntegers: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +102,9 @@ class Workload:
     """The same for the columns of time and event, whose levels are `survival_sources`."""
     survival_sources: tuple[Levels, ...] = ()
     """Levels of the columns of time and event, of which survival is made."""
+    coded_places: tuple[int, ...] = ()
+    """As `places`, in coded rows, which have one entry for each category (`mooring.tables.encoded_batches`)."""
+    coded_survival_places: tuple[int, int] = (-1, -1)
 
     def column(self, name: str) -> Levels:
         """Return the levels of a column; an unknown name is an `InputError`."""
@@ -122,9 +128,10 @@ class Workload:
         kept = [
             index for index, levels in enumerate(self.columns) if levels.name in names or levels.name in self.outcomes
         ]
-        columns, places = tuple(self.columns[index] for index in kept), tuple(self.places[index] for index in kept)
+        columns = tuple(self.columns[index] for index in kept)
+        places, coded = (tuple(places[index] for index in kept) for places in (self.places, self.coded_places))
         shares = _split_shares(columns, [index for index, place in enumerate(places) if place < 0])
-        return replace(self, columns=columns, shares=shares, places=places)
+        return replace(self, columns=columns, shares=shares, places=places, coded_places=coded)
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -313,29 +320,6 @@ class Workload:
         `labels` are as in `EncodedRows`; without them, the weights of the label are zero.
         """
         weights, bubbles = np.zeros((self.n_levels, len(rows))).T, np.zeros((len(rows), len(self.bubbles)))
-        self._write(rows, labels, weights, bubbles, None)
-        return weights, bubbles
-
-    def quantise(self, rows: Matrix, labels: Labels | None, rng: np.random.Generator) -> tuple[SmallIntegers, Integers]:
-        """Return what `weigh` does in integers: weights in units of 1/U, bubbles in units of 1/B.
-
-        Weights between two nodes, and bubbles, are rounded up or down at random so that their expectation is exact. The
-        sensitivity does not depend on that: whatever is drawn, weights are not negative and sum to U or to 0.
-        """
-        weights = np.zeros((self.n_levels, len(rows)), dtype=np.int16).T  # column by column, like encoded rows
-        bubbles = np.zeros((len(rows), len(self.bubbles)), dtype=np.int64)
-        self._write(rows, labels, weights, bubbles, rng)
-        return weights, bubbles
-
-    def _write(
-        self,
-        rows: Matrix,
-        labels: Labels | None,
-        weights: npt.NDArray[Any],
-        bubbles: npt.NDArray[Any],
-        rng: np.random.Generator | None,
-    ) -> None:
-        """Write weights and bubbles of rows into arrays of zeros, in integers if there is a generator."""
         at = 0
         for index, (levels, place) in enumerate(zip(self.columns, self.places, strict=True)):
             target = weights[:, at : at + levels.n_levels]
@@ -344,11 +328,85 @@ class Workload:
                 assert self.survival is not None
                 write_survival_weights(self.survival, self.survival_sources, self.survival_places, rows, labels, target)
                 continue
-            t = write_weights(levels, place, rows, labels, target, rng)
+            t = write_weights(levels, place, rows, labels, target)
             if index in self.bubbles:
-                curve, height = 4 * t * (1 - t), self.integer_bubbles[index]
-                bubble = curve if rng is None else round_at_random(height * curve, rng)
-                bubbles[:, self.bubbles[index] - self.n_features] = bubble
+                bubbles[:, self.bubbles[index] - self.n_features] = 4 * t * (1 - t)
+        return weights, bubbles
+
+    def quantise(self, rows: Matrix, labels: Labels | None, rng: np.random.Generator) -> tuple[SmallIntegers, Integers]:
+        """Return where coded rows lie among the levels of each column, of shape (J, n), and bubbles in units of 1/B.
+
+        Places are in units of 1/U: level k of a column lies at kU, a row on none of its levels at −U. Places between two
+        nodes, and bubbles, are rounded up or down at random so that the expectations of weights and bubbles are exact. The
+        sensitivity does not depend on that.
+        """
+        places = np.empty((len(self.columns), len(rows)), dtype=self.units.dtype)
+        bubbles = np.zeros((len(self.bubbles), len(rows)), dtype=np.int64).T  # column by column, like rows
+        for index, (levels, place) in enumerate(zip(self.columns, self.coded_places, strict=True)):
+            if levels.kind == "survival":
+                assert self.survival is not None
+                at_time, at_event = self.coded_survival_places
+                event, _ = quantise_places(self.survival_sources[1], at_event, rows, labels, rng)
+                places[index] = locate_survival(self.survival, self.survival_sources, rows[:, at_time:], event)
+                continue
+            places[index], t = quantise_places(levels, place, rows, labels, rng)
+            if index in self.bubbles:
+                height = self.integer_bubbles[index]
+                bubbles[:, self.bubbles[index] - self.n_features] = round_at_random(height * (4 * t * (1 - t)), rng)
+        return places, bubbles
+
+    def code(self, rows: Matrix) -> Matrix:
+        """Return encoded rows as coded rows, which have one entry for each category."""
+        columns = [*zip(self.columns, self.places, self.coded_places, strict=True)]
+        columns += zip(self.survival_sources, self.survival_places, self.coded_survival_places, strict=False)
+        width = max((coded + 2 for _, _, coded in columns), default=0)
+        coded_rows = np.zeros((len(rows), width), order="F")
+        for levels, place, coded in columns:
+            if place >= 0 and levels.kind == "category":
+                n_words = levels.n_levels - levels.has_missing
+                words = rows[:, place : place + n_words]
+                coded_rows[:, coded] = words @ np.arange(1.0, n_words + 1) - 1  # −1 where no word's entry is 1
+            elif place >= 0:
+                n_entries = 1 + levels.has_missing
+                coded_rows[:, coded : coded + n_entries] = rows[:, place : place + n_entries]
+        return coded_rows
+
+    def spread(self, places: SmallIntegers, levels: Indices) -> SmallIntegers:
+        """Return the weights on some levels of rows at these places, in units of 1/U and of shape (number of levels, n).
+
+        They are max(0, U − |place − kU|): not negative, and of sum U in each column for a place from 0 to (b − 1)U.
+        """
+        weights = places[self.columns_of_levels[levels]]
+        weights -= self._level_places[levels]
+        np.abs(weights, out=weights)
+        np.subtract(self._units_of_levels[levels], weights, out=weights)
+        return np.maximum(weights, 0, out=weights)
+
+    @cached_property
+    def columns_of_levels(self) -> Indices:
+        """The index of each level's column."""
+        return np.repeat(np.arange(len(self.columns)), [levels.n_levels for levels in self.columns])
+
+    @cached_property
+    def ends(self) -> tuple[int, ...]:
+        """The index after each column's last level, among the levels of all columns."""
+        return tuple(int(k) for k in np.cumsum([levels.n_levels for levels in self.columns]))
+
+    @cached_property
+    def units(self) -> SmallIntegers:
+        """U of each column, in the smallest type that holds all places and their differences."""
+        largest = max((levels.n_levels + 1) * levels.unit for levels in self.columns)
+        return np.array([levels.unit for levels in self.columns], dtype=np.int16 if largest < 2**15 else np.int32)
+
+    @cached_property
+    def _units_of_levels(self) -> SmallIntegers:
+        return self.units[self.columns_of_levels][:, None]
+
+    @cached_property
+    def _level_places(self) -> SmallIntegers:
+        """The place of each level in its column, kU, of shape (Σ b_j, 1)."""
+        order = np.concatenate([np.arange(levels.n_levels) for levels in self.columns])
+        return np.asarray(order[:, None] * self._units_of_levels, dtype=self.units.dtype)
 
 
 def make_workload(
@@ -365,21 +423,25 @@ def make_workload(
     """
     columns = [make_levels(column, is_log=column.name in log_scaled) for column in schema.columns]
     places = [int(place) for place in np.cumsum([0, *(column.width for column in schema.columns)])[:-1]]
+    coded = [int(place) for place in np.cumsum([0, *map(coded_width, schema.columns)])[:-1]]
     if schema.label.kind != "none":
         columns.append(label_levels(schema.label))
         places.append(-1)
+        coded.append(-1)
     columns = [replace(levels, linear_weight=linear_weight) for levels in columns]
     kept, sources = list(range(len(columns))), list[int]()
     if survival is not None:
         sources = find_survival_columns(survival, columns)
         kept = [index for index in kept if index not in sources]
     levels, at = [columns[index] for index in kept], [places[index] for index in kept]
+    coded_at = [coded[index] for index in kept]
     outcomes = [index for index in range(len(levels)) if at[index] < 0]
     label = levels[outcomes[0]].name if outcomes else ""
     if survival is not None:
         outcomes.append(len(levels))
         levels.append(make_survival_levels(survival, any(columns[index].has_missing for index in sources)))
         at.append(-1)
+        coded_at.append(-1)
     return Workload(
         tuple(levels),
         _split_shares(levels, outcomes),
@@ -389,6 +451,8 @@ def make_workload(
         n_inputs=schema.n_features,
         survival_places=(places[sources[0]], places[sources[1]]) if sources else (-1, -1),
         survival_sources=tuple(columns[index] for index in sources),
+        coded_places=tuple(coded_at),
+        coded_survival_places=(coded[sources[0]], coded[sources[1]]) if sources else (-1, -1),
     )
 
 

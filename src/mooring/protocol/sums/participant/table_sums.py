@@ -59,6 +59,7 @@ def sum_table(
                 ignore=tuple(ignore),
                 person=scheme.settings.person,
                 unfit="adapt" if exchange.adapts_rows(study) else "refuse",
+                coded=isinstance(scheme.layout, PairwiseLayout),
                 rows_at_once=_ROWS_AT_ONCE,
                 progress=progress,
             )
@@ -66,12 +67,15 @@ def sum_table(
 
     words = words_of(Secret.draw())
     weighing = _PersonWeights(vault, study, read(None)) if scheme.settings.person else None
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(THREADS) as threads:  # which work on different rows instead
+    n_threads = max(1, THREADS - 1)  # which work on different rows; a further one reads
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(n_threads) as threads:
         for block in read(progress):
             used, weights = draw_kept(words, scheme.settings.kept_share, len(block.rows)), None
             if weighing is not None:
                 used, weights = weighing.next_rows(block, used)
-            rows, labels = block.rows[used], None if block.labels is None else block.labels[used]
+            rows, labels = block.rows, block.labels
+            if not used.all():
+                rows, labels = rows[used], None if labels is None else labels[used]
 
             def add(here: slice, rows: Any = rows, labels: Any = labels, weights: Any = weights) -> None:
                 add_rows(*(None if part is None else part[here] for part in (rows, labels, weights)))
@@ -88,14 +92,17 @@ def sum_table(
 
 
 def _start_sums(study: Study) -> tuple[SumAccumulator | ClassAccumulator | PairwiseAccumulator, Callable[..., None]]:
-    """Return empty sums, and a function that adds encoded rows with their labels and with numbers of rows of persons."""
+    """Return empty sums, and a function that adds encoded rows with their labels and with numbers of rows of persons.
+
+    Those of the general total are coded.
+    """
     layout, features = sum_scheme(study).layout, study_features(study)
     rounding = Streams.from_system().named("rounding")  # fresh, and never stored
     sums: SumAccumulator | ClassAccumulator
     match layout:
         case PairwiseLayout():
             general = PairwiseAccumulator(layout, rounding)
-            return general, general.add
+            return general, general.add_coded
         case ClassLayout():
             sums = ClassAccumulator(layout, rounding)
         case SumLayout():
