@@ -31,7 +31,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "tutorials"
-NAMES = ("audit-your-table", "four-hospitals", "statistics-from-one-total")
+NAMES = ("audit-your-table", "four-hospitals", "statistics-from-one-total", "paper-in-one-page")
 """The tutorials in the order in which they are listed."""
 STYLE = ROOT / "studies" / "mooring_studies" / "templates" / "figures.mplstyle"
 TRANSPARENT = {"figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none"}
@@ -60,7 +60,7 @@ class Run:
     outputs: dict[str, list[str]]
     """HTML, by the number of the cell."""
     pictures: list[str]
-    """Those outputs that are pictures; the gallery shows the last."""
+    """Those outputs that are pictures; the gallery shows the first."""
     seconds: float
 
 
@@ -234,7 +234,7 @@ def on_page_content(html: str, page: Page, **_: Any) -> str:
             html = html.replace(MARK.format(number), outputs)
     if page.file.src_uri == "gallery.md":
         cards = [
-            make_card(name, read_cells((FOLDER / f"{name}.py").read_text(encoding="utf-8")), run.pictures[-1])
+            make_card(name, read_cells((FOLDER / f"{name}.py").read_text(encoding="utf-8")), run.pictures[0])
             for name, run in RUNS.items()
         ]
         html = html.replace("<!-- cards -->", f'<div class="cards">{"".join(cards)}</div>')
