@@ -31,7 +31,10 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "tutorials"
-NAMES = ("audit-your-table", "four-hospitals", "statistics-from-one-total", "paper-in-one-page")
+NAMES = (
+    *("audit-your-table", "four-hospitals", "statistics-from-one-total"),
+    *("paper-in-one-page", "write-your-own-attack"),
+)
 """The tutorials in the order in which they are listed."""
 STYLE = ROOT / "studies" / "mooring_studies" / "templates" / "figures.mplstyle"
 TRANSPARENT = {"figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none"}
