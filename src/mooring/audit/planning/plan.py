@@ -27,10 +27,17 @@ class RecommendedRotation(Record):
     anchor_noise_scale: float
     projection: str
 
+    @property
+    def has_known_noise(self) -> bool:
+        """Whether the noise is in the unit of a study."""
+        return self.data_noise_scale is not None
+
 
 @dataclass(frozen=True)
 class RecommendedSums(Record):
     """Recommended entries of [mechanism] in a study of secure sums, which has a quorum of its own."""
+
+    has_known_noise: ClassVar[bool] = True
 
     name: Literal["secure-sum"]
     epsilon: float
@@ -83,8 +90,8 @@ class Plan(Record):
 
     @property
     def has_known_noise(self) -> bool:
-        """Whether the recommended noise is in the unit of a study; True if it is not on rows."""
-        return not isinstance(self.mechanism, RecommendedRotation) or self.mechanism.data_noise_scale is not None
+        """Whether the recommended noise, if there is any, is in the unit of a study."""
+        return self.mechanism is None or self.mechanism.has_known_noise
 
     def mechanism_lines(self) -> str | None:
         """Return the [mechanism] table as lines for a study's file, or None if nothing is recommended."""
