@@ -20,7 +20,8 @@ from mooring.errors import InputError
 from mooring.metrics import Figure
 from mooring.metrics.measures import MEASURES
 from mooring.report.frame import load_template
-from mooring.report.summary import AttackedStudy, Report
+from mooring.report.records import AttackedStudy
+from mooring.report.summary import Report
 from mooring.serialization import count_noun
 
 DRAFTS = ("dpia.md", "agreement-annex.md", "five-safes.md")

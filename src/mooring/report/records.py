@@ -1,4 +1,4 @@
-"""Reading of the records that the steps of a study leave for its report, with bounds and checks."""
+"""Reading of the records that the steps of a study leave for its report, with bounds and checks, and of audits beside them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from mooring import AuditResult, Plan
 from mooring.atomic_io import read_bounded
+from mooring.audit import PointResult
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.mechanisms.sums.answers import AskedAnswer
 from mooring.protocol.analyst.delivery import Delivery
@@ -174,3 +175,38 @@ def read_plan_mechanism(path: Path) -> dict[str, Any]:
             cure="Draft the study first, then run 'mooring plan --study'.",
         )
     return {name: value for name, value in plan.mechanism.as_dict().items() if value is not None}
+
+
+@dataclass(frozen=True)
+class AttackedStudy:
+    """An audit of a study's rows, or of rows like them."""
+
+    title: str
+    result: AuditResult
+    """The audit, in which a point with the study's settings is the chosen one."""
+    is_self_attack: bool
+    study_point: PointResult | None = None
+    """The point that has the study's own settings."""
+    plan: Plan | None = None
+
+    @property
+    def study_result(self) -> AuditResult:
+        """The result at the point with the study's settings only, if there is one."""
+        return self.result if self.study_point is None else replace(self.result, points=(self.study_point,), chosen=0)
+
+
+def list_audits(study: Study | None, records: StudyRecords, audit: AuditResult | Plan | None) -> list[AttackedStudy]:
+    """Return the self-attack of a check and an audit or a plan, each with the point that has the study's settings."""
+    attacked = []
+    self_attack = None if records.check is None else records.check.self_attack
+    if self_attack is not None:
+        study_point = self_attack.points[0] if self_attack.points else None
+        chosen = self_attack if study_point is None else replace(self_attack, chosen=0)
+        attacked.append(AttackedStudy("the self-attack", chosen, is_self_attack=True, study_point=study_point))
+    if audit is not None:
+        plan = audit if isinstance(audit, Plan) else None
+        result = audit.audit if isinstance(audit, Plan) else audit
+        study_point = None if study is None else exchange_of(study).assessment.find_point(study, result)
+        result = result if study_point is None else replace(result, chosen=result.points.index(study_point))
+        attacked.append(AttackedStudy("the audit", result, is_self_attack=False, study_point=study_point, plan=plan))
+    return attacked

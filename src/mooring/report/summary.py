@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import importlib.metadata
-import math
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from mooring import AuditResult, Plan, __version__
 from mooring.audit import PointResult
 from mooring.audit.decision import Decision, Reason, Remark, decide_upload, weigh_total
-from mooring.audit.statements import state_alone, state_only_class
-from mooring.learners import Answer, Gain, Score
+from mooring.audit.statements import state_only_class
 from mooring.protocol.forecast import StudyForecast, weigh_forecast
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.results import Contribution, Finding
 from mooring.report.charts import Comparison
-from mooring.report.records import StudyRecords
+from mooring.report.joining import JoiningFact, NamedScore, list_joining, list_scores
+from mooring.report.records import AttackedStudy, StudyRecords, list_audits
 from mooring.serialization import Record, count_noun
 
 if TYPE_CHECKING:
@@ -37,42 +36,6 @@ _OTHER_SETTINGS = (
     "No operating point of the audit is known to have this study's settings. Its figures are for other settings: they "
     "show what to expect, not what happened."
 )
-_NOT_SCORED = (
-    "What joining gives was not measured here: 'mooring train' (analyst) or 'mooring predict' on labelled rows "
-    "(participant) measures it."
-)
-Group = Literal["joint", "joint by participant", "alone", "local only", "pooled raw"]
-
-
-@dataclass(frozen=True)
-class NamedScore(Record):
-    """A score that a role knows, and where it comes from."""
-
-    group: Group
-    name: str
-    source: str
-    score: Score
-
-    @property
-    def title(self) -> str:
-        """The name, preceded by the group unless the name contains it."""
-        return self.name if self.group in self.name else f"{self.group}: {self.name}"
-
-
-@dataclass(frozen=True)
-class JoiningFact(Record):
-    """A fact about the benefit of joining."""
-
-    kind: Literal["uploads", "new rows", "own rows", "simulation", "pooled raw not known", "not measured"]
-    words: str
-    """The fact in sentences."""
-    gain: Gain | None = None
-    """The joint model compared with training alone on the same rows."""
-
-    @property
-    def answer(self) -> Answer | None:
-        """Whether joining pays, if models were compared on the same rows."""
-        return None if self.gain is None else self.gain.answer
 
 
 @dataclass(frozen=True)
@@ -115,24 +78,6 @@ class Summary(Record):
     commands: tuple[tuple[str, str], ...]
     """Each step's name, and the command that was given."""
     versions: dict[str, str]
-
-
-@dataclass(frozen=True)
-class AttackedStudy:
-    """An audit of a study's rows, or of rows like them."""
-
-    title: str
-    result: AuditResult
-    """The audit, in which a point with the study's settings is the chosen one."""
-    is_self_attack: bool
-    study_point: PointResult | None = None
-    """The point that has the study's own settings."""
-    plan: Plan | None = None
-
-    @property
-    def study_result(self) -> AuditResult:
-        """The result at the point with the study's settings only, if there is one."""
-        return self.result if self.study_point is None else replace(self.result, points=(self.study_point,), chosen=0)
 
 
 @dataclass(frozen=True)
@@ -195,9 +140,9 @@ class Report:
 def summarise(study: Study | None, records: StudyRecords, audit: AuditResult | Plan | None = None) -> Report:
     """Return the report of a role's records and of an audit. Without a study, its fingerprint is reported as unknown."""
     description = None if study is None else exchange_of(study).describe(study)
-    audits = tuple(_list_audits(study, records, audit))
-    scores = tuple(_list_scores(records, audits, is_noisy=description is not None and description.has_noisy_rows))
-    joining = tuple(_list_joining(description, records, audits, scores))
+    audits = tuple(list_audits(study, records, audit))
+    scores = tuple(list_scores(records, audits, is_noisy=description is not None and description.has_noisy_rows))
+    joining = tuple(list_joining(description, records, audits, scores))
     measured = [words for attacked in audits for words in _state_leakage(attacked)]
     headlines = () if description is None else description.headlines
     what = "these rows" if description is None else description.what_is_shared
@@ -225,22 +170,6 @@ def summarise(study: Study | None, records: StudyRecords, audit: AuditResult | P
     return Report(study, description, records, audits, summary)
 
 
-def _list_audits(study: Study | None, records: StudyRecords, audit: AuditResult | Plan | None) -> list[AttackedStudy]:
-    attacked = []
-    self_attack = None if records.check is None else records.check.self_attack
-    if self_attack is not None:
-        study_point = self_attack.points[0] if self_attack.points else None
-        chosen = self_attack if study_point is None else replace(self_attack, chosen=0)
-        attacked.append(AttackedStudy("the self-attack", chosen, is_self_attack=True, study_point=study_point))
-    if audit is not None:
-        plan = audit if isinstance(audit, Plan) else None
-        result = audit.audit if isinstance(audit, Plan) else audit
-        study_point = None if study is None else exchange_of(study).assessment.find_point(study, result)
-        result = result if study_point is None else replace(result, chosen=result.points.index(study_point))
-        attacked.append(AttackedStudy("the audit", result, is_self_attack=False, study_point=study_point, plan=plan))
-    return attacked
-
-
 def _weigh(study: Study | None, description: Description | None, audits: Sequence[AttackedStudy]) -> list[Reason]:
     limits = () if study is None else study.upload_limits
     if description is not None and not description.shares_rows:
@@ -265,119 +194,6 @@ def _state_leakage(attacked: AttackedStudy) -> list[str]:
         if attacked.study_point is None and attacked.result.trustworthy:
             sentences.append(_OTHER_SETTINGS)
     return sentences if attacked.plan is None else [*sentences, attacked.plan.verdict]
-
-
-def _list_joining(
-    description: Description | None,
-    records: StudyRecords,
-    audits: Sequence[AttackedStudy],
-    scores: Sequence[NamedScore],
-) -> list[JoiningFact]:
-    """List what is known about joining: scores on uploads, on new rows (or else on own rows), and in simulations.
-
-    Scores on uploads compare models of the other uploads with models of one upload alone. They do not show whether
-    joining pays: the delivered model is also trained on the participant's own upload, and a participant alone would
-    train on rows without noise.
-    """
-    facts = []
-    if records.training is not None and records.training.score is not None:
-        facts.append(_state_uploads(records, is_noisy=description is not None and description.has_noisy_rows))
-    if records.predict is not None and records.predict.score is not None:
-        facts.append(_state_new_rows(records))
-    elif records.check is not None and records.check.local_only is not None:
-        facts.append(JoiningFact("own rows", state_alone(records.check.local_only)))
-    for attacked in audits:
-        result = attacked.study_result
-        point = result.headline_point
-        if not attacked.is_self_attack and result.references.local_only is not None and point is not None:
-            gain = None if attacked.study_point is None else point.gain
-            facts.append(JoiningFact("simulation", f"In the audit's simulation: {result.joining}", gain))
-    if not facts or all(fact.kind == "simulation" for fact in facts):
-        facts.append(JoiningFact("not measured", _NOT_SCORED if description is None else description.scoring))
-    if facts[0].kind != "not measured" and not any(score.group == "pooled raw" for score in scores):
-        facts.append(
-            JoiningFact("pooled raw not known", "What pooling all raw rows would score is not known to this role.")
-        )
-    return facts
-
-
-def _state_uploads(records: StudyRecords, *, is_noisy: bool) -> JoiningFact:
-    training = records.training
-    assert training is not None
-    assert training.score is not None
-    score, gain = training.score, training.gain
-    words = f"Models of the other uploads score {score.with_interval()} {score.metric} on the upload left out."
-    words += " Uploaded rows carry the study's noise; new rows are scored without it." if is_noisy else ""
-    if gain is not None:
-        n_alone = count_noun(len(training.alone), "participant")
-        words += (
-            f" Compared with a model of each upload alone, the difference is {gain}, pooled over the {gain.n:,} rows of "
-            f"{n_alone}."
-        )
-        if score.metric != "R²":
-            words += (
-                " A model of one upload also learns how common each class is there, so the difference may vary between "
-                "participants."
-            )
-    return JoiningFact(
-        "uploads",
-        f"{words} The delivered model is trained on each participant's own rows as well, so this does not show whether "
-        "joining pays. 'mooring predict --beside' shows that at each participant.",
-    )
-
-
-def _state_new_rows(records: StudyRecords) -> JoiningFact:
-    predict = records.predict
-    assert predict is not None
-    assert predict.score is not None
-    score, local, shared = predict.score, predict.local_only, predict.n_shared
-    gain = None if shared else predict.gain
-    rows = f"On {predict.n_rows} new rows of this participant"
-    if shared:
-        trained = count_noun(shared, "was", "were")
-        rows = f"On {predict.n_rows} rows of this participant, of which {trained} shared and trained on,"
-    words = f"{rows} the joint model scores {score.with_interval()} {score.metric}"
-    if local is None:
-        return JoiningFact("new rows", f"{words}; its own model was not measured on them.")
-    words += f", a model of its raw rows alone {local.with_interval()}."
-    if gain is not None:
-        return JoiningFact("new rows", f"{words} {gain.sentence()}", gain)
-    why = "The two were not compared row by row, so whether joining pays is not shown."
-    if shared:
-        why = "Neither is a score of new rows alone, so whether joining pays is not shown."
-    return JoiningFact("new rows", f"{words} {why}")
-
-
-def _list_scores(records: StudyRecords, audits: Sequence[AttackedStudy], *, is_noisy: bool) -> list[NamedScore]:
-    """Return every score that this role knows, each with its source."""
-    training, predict, check = records.training, records.predict, records.check
-    scores: list[NamedScore] = []
-
-    def add(group: Group, name: str, source: str, score: Score | None) -> None:
-        if score is not None and not math.isnan(score.value):
-            scores.append(NamedScore(group, name, source, score))
-
-    if training is not None:
-        name = "joint model, noisy uploads" if is_noisy else "joint model"
-        add("joint", name, "mooring train: each participant's upload held out in turn", training.score)
-        for name, score in training.participants:
-            add("joint by participant", name, "mooring train: this participant held out", score)
-        for name, score in training.alone:
-            add("alone", name, "mooring train: a model on its upload only", score)
-    if predict is not None:
-        which = "rows, some of them trained on" if predict.n_shared else "new rows"
-        source = f"mooring predict: {which} of this participant, labelled"
-        add("joint", f"joint model, {which}", source, predict.score)
-        add("local only", f"my rows alone, {which}", f"mooring predict: the same {which}", predict.local_only)
-    if check is not None:
-        add("local only", "my rows alone, held out", "mooring check: my rows, held out in turn", check.local_only)
-    for attacked in audits:
-        about, how = f"{attacked.title}, a simulation", "self-attack" if attacked.is_self_attack else "simulated"
-        if attacked.study_point is not None:
-            add("joint", f"joint model, {how}", f"{about}: {attacked.study_point.title}", attacked.study_point.deployed)
-        add("local only", f"local only, {how}", about, attacked.result.references.local_only)
-        add("pooled raw", f"pooled raw, {how}", about, attacked.result.references.pooled_raw)
-    return scores
 
 
 def _list_participants(
