@@ -1,4 +1,4 @@
-"""Reading of the records that the steps of a study leave for its report, with bounds and checks, and of audits beside them."""
+"""Reading of the records that the steps of a study leave for its report, with bounds and checks, and of audits."""
 
 from __future__ import annotations
 
