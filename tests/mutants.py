@@ -31,10 +31,7 @@ from coverage import CoverageData
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "mutants.json"
 PACKAGES = ("mechanisms", "alignment", "attacks", "metrics", "audit", "protocol")
-TESTS = (
-    "tests",
-    *(f"--ignore=tests/{folder}" for folder in ("architecture", "distributed", "installation", "studies")),
-)
+ASIDE = ("architecture", "distributed", "installation", "studies")  # folders of tests that run no line of the core
 FIRST = 25  # tests that are run first, in a process of their own: most mutants end there
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -105,12 +102,44 @@ def sample_mutants(count: int, seed: int) -> list[Mutant]:
     return [make_mutant(*place) for place in random.Random(seed).sample(places, min(count, len(places)))]
 
 
-def measure_coverage(path: Path) -> None:
-    """Run the suite once, and write which test runs which line."""
-    settings = path.with_suffix(".ini")
-    settings.write_text(f"[run]\nsource = {ROOT / 'src' / 'mooring'}\ndata_file = {path}\n", encoding="utf-8")
-    options = [f"--cov={ROOT / 'src' / 'mooring'}", f"--cov-config={settings}", "--cov-context=test", "--cov-report="]
-    run_tests(ROOT / "src", list(TESTS), *options)
+def measure_coverage(folder: Path, processes: int) -> CoverageData:
+    """Return which test runs which line, from one file for each folder of tests; those that are missing are measured first.
+
+    An interrupted run leaves the files that it finished, and a later one goes on with the others.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tests = {path.parent for path in (ROOT / "tests").rglob("test_*.py")}
+    parts = [path.relative_to(ROOT / "tests") for path in tests]
+    parts = [part for part in parts if part.parts[:1] not in {(name,) for name in ASIDE}]
+    parts.sort(key=lambda part: (part.parts[:1] not in {(name,) for name in PACKAGES}, part))  # those of the core first
+
+    def measure(part: Path) -> None:
+        finished = folder / ("-".join(("tests", *part.parts)) + ".sqlite")
+        if finished.exists():
+            return
+        settings, unfinished = finished.with_suffix(".ini"), finished.with_suffix(".unfinished")
+        settings.write_text(f"[run]\nsource = {ROOT / 'src' / 'mooring'}\ndata_file = {unfinished}\n", encoding="utf-8")
+        options = [
+            f"--cov={ROOT / 'src' / 'mooring'}",
+            f"--cov-config={settings}",
+            "--cov-context=test",
+            "--cov-report=",
+        ]
+        began = time.monotonic()
+        failed = run_tests(
+            ROOT / "src", [str(path) for path in sorted((ROOT / "tests" / part).glob("test_*.py"))], *options
+        )
+        unfinished.replace(finished)
+        print(f"{part}: {time.monotonic() - began:.0f} s, {len(failed or ())} failed", flush=True)
+
+    with ThreadPoolExecutor(processes) as threads:
+        list(threads.map(measure, parts))
+    data = CoverageData(no_disk=True)
+    for finished in sorted(folder.glob("*.sqlite")):
+        part_data = CoverageData(finished)
+        part_data.read()
+        data.update(part_data)
+    return data
 
 
 class LineTests:
@@ -202,9 +231,7 @@ def main() -> None:
     parser.add_argument(
         "--limit", type=int, default=1800, help="seconds of tests, after which a mutant counts as killed"
     )
-    parser.add_argument(
-        "--coverage", type=Path, help="which test runs which line, from an earlier run; measured if absent"
-    )
+    parser.add_argument("--coverage", type=Path, help="folder of which test runs which line; what it lacks is measured")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--output", type=Path, default=RESULTS)
     given = parser.parse_args()
@@ -212,11 +239,7 @@ def main() -> None:
     chosen = sample_mutants(given.count, given.seed)
     results: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.processes) as threads:
-        measured = given.coverage or Path(folder) / "coverage.sqlite"
-        if not measured.exists():
-            measure_coverage(measured)
-        data = CoverageData(measured)
-        data.read()
+        data = measure_coverage(given.coverage or Path(folder) / "coverage", given.processes)
         tests_of = LineTests(data, ROOT / "src" / "mooring")
         copies: SimpleQueue[Path] = SimpleQueue()
         for k in range(given.processes):
