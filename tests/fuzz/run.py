@@ -29,7 +29,8 @@ def main() -> None:
     """Fuzz all targets, or be the process of one."""
     parser = argparse.ArgumentParser(
         description="Fuzz every reader of mooring's files. Results are written after each target: an interrupted run keeps "
-        "what it has. A later run replaces the results of the targets that it fuzzes, and leaves those of others."
+        "what it has. A later run adds its inputs and seconds to those of earlier runs of the same target; to count anew, "
+        "delete the file."
     )
     parser.add_argument("--seconds", type=int, default=600, help="in all, shared evenly by the targets")
     parser.add_argument("--only", help="one target, by its name")
@@ -87,7 +88,9 @@ def run_target(name: str, seconds: int, folder: Path) -> dict[str, Any]:
 
 
 def record_result(path: Path, name: str, one: dict[str, Any]) -> None:
-    """Add a target's result to those in a file, in the place of an earlier one.
+    """Add a target's result to those in a file: inputs and seconds to those of earlier runs of the target.
+
+    The finding is that of the last run: the input of an earlier one is in the findings folder.
 
     Parameters
     ----------
@@ -97,7 +100,10 @@ def record_result(path: Path, name: str, one: dict[str, Any]) -> None:
         From `run_target`.
     """
     kept = json.loads(path.read_text(encoding="utf-8"))["targets"] if path.exists() else {}
-    content = {"date": datetime.now(UTC).date().isoformat(), "targets": kept | {name: one}}
+    earlier = kept.get(name, {"inputs": 0, "edges": 0, "seconds": 0})
+    counts = {key: earlier[key] + one[key] for key in ("inputs", "seconds")}
+    summed = one | counts | {"edges": max(earlier["edges"], one["edges"])}
+    content = {"date": datetime.now(UTC).date().isoformat(), "targets": kept | {name: summed}}
     beside = path.with_suffix(".partial")
     beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     beside.replace(path)

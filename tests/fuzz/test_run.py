@@ -10,12 +10,13 @@ from tests.fuzz.target import Target
 from tests.fuzz.test_targets import NAMES
 
 
-def test_results_are_kept_target_by_target_and_a_later_run_replaces_its_own(tmp_path: Path) -> None:
+def test_results_are_kept_target_by_target_and_a_later_run_adds_to_its_own(tmp_path: Path) -> None:
     path, found = tmp_path / "fuzz.json", {"inputs": 1, "edges": 2, "seconds": 3, "finding": ""}
     record_result(path, "bundle", found)
     record_result(path, "map", found)
-    record_result(path, "bundle", found | {"inputs": 9})
-    assert json.loads(path.read_text())["targets"] == {"bundle": found | {"inputs": 9}, "map": found}
+    record_result(path, "bundle", {"inputs": 9, "edges": 1, "seconds": 5, "finding": "KeyError"})
+    summed = {"inputs": 10, "edges": 2, "seconds": 8, "finding": "KeyError"}
+    assert json.loads(path.read_text())["targets"] == {"bundle": summed, "map": found}
     assert [one.name for one in tmp_path.iterdir()] == ["fuzz.json"]
 
 
