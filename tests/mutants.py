@@ -1,9 +1,9 @@
 """`make mutants`: random mutants of the core modules, each against the tests that run its line; which ones nobody notices.
 
 A mutant changes one operator, constant or guard of one module. It counts as killed if a test fails that passes without the
-change, or if the tests do not end in time. Which tests run which line is measured first, by one run of the suite under
-coverage; tests that run little of mooring come first, since they are the quickest and the nearest to the line. Which
-survivors are equivalent to the original is judged by people, in the file of results.
+change. Which tests run which line is measured first, by one run of the suite under coverage; tests that run little of
+mooring come first, since they are the quickest and the nearest to the line. Which survivors are equivalent to the original
+is judged by people, in the file of results. An interrupted run goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import multiprocessing
 import os
 import random
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
@@ -22,16 +23,25 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+import pytest
 from coverage import CoverageData
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "mutants.json"
 PACKAGES = ("mechanisms", "alignment", "attacks", "metrics", "audit", "protocol")
 ASIDE = ("architecture", "distributed", "installation", "studies")  # folders of tests that run no line of the core
+FORKS = multiprocessing.get_context("forkserver")
+LOADED = (  # in the process that is forked for each run of tests: what most tests import, and nothing of mooring
+    "pytest", "hypothesis", "pandas", "scipy.stats", "scipy.optimize", "scipy.signal", "sklearn.ensemble",
+    "sklearn.pipeline", "sklearn.linear_model", "sklearn.svm", "pyarrow.parquet", "onnxruntime", "typer", "jinja2", "fsspec",
+    "dp_accounting.rdp",
+)  # fmt: skip
+TIME_LIMIT = "time limit"  # people judge whether the change makes a test run for ever
 FIRST = 25  # tests that are run first, in a process of their own: most mutants end there
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -170,23 +180,61 @@ class LineTests:
 
 
 def run_tests(sources: Path, tests: list[str], *options: str, limit: float | None = None) -> list[str] | None:
-    """Run tests against a copy of the sources; return the failing ones, or None beyond the time limit."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header", *options]
-    paths = (str(sources), str(ROOT / "studies"), str(ROOT), os.environ.get("PYTHONPATH", ""))
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
-    environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "STRICT_RECORDS": "1"}
-    with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as listed:
-        listed.write("\n".join(tests))
-        listed.flush()
-        command.append(f"@{listed.name}")
-        try:
-            ran = subprocess.run(
-                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit, check=False
-            )
-        except subprocess.TimeoutExpired:
+    """Run tests against a copy of the sources; return the failing ones, or None beyond the time limit.
+
+    A process that has loaded other projects' modules is forked for it, which saves most of the time of many short runs.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        process = FORKS.Process(
+            target=_run_in_process, args=(sources, [*options, *tests], Path(folder) / "failed.json")
+        )
+        process.start()
+        process.join(limit)
+        if process.is_alive():
+            os.killpg(process.pid or 0, signal.SIGKILL)
+            process.join()
             return None
-    lines = [line for line in ran.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    return [line.split(" ", 1)[1].split(" - ")[0] for line in lines] or (["pytest itself"] if ran.returncode else [])
+        failed = Path(folder) / "failed.json"
+        return json.loads(failed.read_text(encoding="utf-8")) if failed.exists() else ["pytest itself"]
+
+
+def _run_in_process(sources: Path, arguments: list[str], failed: Path) -> None:
+    """Run pytest in a process of its own, and write the names of the tests that failed."""
+    os.setpgid(0, 0)
+    os.chdir(ROOT)
+    paths = [str(sources), str(ROOT / "studies"), str(ROOT)]
+    sys.path[:] = paths + [path for path in sys.path if path not in ("", str(ROOT / "src"), *paths)]
+    os.environ |= {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1", "STRICT_RECORDS": "1"}
+    sys.dont_write_bytecode = True
+    silence = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(silence, stream)
+    seen = _Failures()
+    ended = pytest.main(["-q", "-p", "no:cacheprovider", "--tb=no", "--assert=plain", *arguments], plugins=[seen])
+    if ended != pytest.ExitCode.OK and not seen.tests:
+        seen.tests.append("pytest itself")
+    failed.write_text(json.dumps(seen.tests), encoding="utf-8")
+
+
+class _Failures:
+    """The names of tests that failed, and of files of tests that could not be read."""
+
+    def __init__(self) -> None:
+        self.tests: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and report.nodeid not in self.tests:
+            self.tests.append(report.nodeid)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.tests.append(report.nodeid)
+
+
+@cache
+def fails_anyway(test: str) -> bool:
+    """Whether a test fails without a change."""
+    return bool(run_tests(ROOT / "src", [test]))
 
 
 def find_killer(place: Path, tests: list[str], limit: float) -> str:
@@ -195,11 +243,17 @@ def find_killer(place: Path, tests: list[str], limit: float) -> str:
     while True:
         failed = run_tests(place, tests, "-x", *(f"--deselect={test}" for test in skipped), limit=limit)
         if failed is None:
-            return "time limit"
+            return TIME_LIMIT
         if not failed:
             return ""
         test = failed[0]
-        if test == "pytest itself" or not run_tests(ROOT / "src", [test]):
+        if test == "pytest itself":
+            if run_tests(ROOT / "src", tests, "--collect-only"):
+                raise RuntimeError(
+                    "tests cannot be collected without the change: measure again which test runs which line"
+                )
+            return test
+        if not fails_anyway(test):
             return test
         skipped.append(test)
 
@@ -218,26 +272,40 @@ def try_mutant(mutant: Mutant, tests: list[str], copies: SimpleQueue[Path], limi
         target.write_bytes(original)
         copies.put(place)
     plain = {name: value for name, value in asdict(mutant).items() if name != "source"}
-    outcome = "killed" if by else "survived"
+    outcome = "survived" if by in ("", TIME_LIMIT) else "killed"
     return plain | {"outcome": outcome, "by": by, "tests": len(tests), "seconds": round(time.monotonic() - began, 1)}
 
 
+def read_results(path: Path, chosen: list[Mutant]) -> list[dict[str, object]]:
+    """Return the results of an interrupted run of the same sample, or none."""
+    results = json.loads(path.read_text(encoding="utf-8"))["mutants"] if path.exists() else []
+    same = all(
+        (old["module"], old["change"]) == (new.module, new.change) for old, new in zip(results, chosen, strict=False)
+    )
+    return results if same and len(results) <= len(chosen) else []
+
+
 def main() -> None:
-    """Try a sample of mutants, and write what became of them."""
+    """Try a sample of mutants, and write what became of them; go on with a sample that was interrupted."""
     parser = argparse.ArgumentParser(description="Which mutants of the core modules do the tests notice?")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1, help="one that was not used before")
     parser.add_argument("--seconds", type=int, default=3600, help="no mutant is started after that")
     parser.add_argument(
-        "--limit", type=int, default=1800, help="seconds of tests, after which a mutant counts as killed"
+        "--limit",
+        type=int,
+        default=1800,
+        help="seconds of tests; a mutant whose tests take longer has survived, by the time limit",
     )
     parser.add_argument("--coverage", type=Path, help="folder of which test runs which line; what it lacks is measured")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--output", type=Path, default=RESULTS)
     given = parser.parse_args()
     end = time.monotonic() + given.seconds
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    FORKS.set_forkserver_preload(list(LOADED))
     chosen = sample_mutants(given.count, given.seed)
-    results: list[dict[str, object]] = []
+    results = read_results(given.output, chosen)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.processes) as threads:
         data = measure_coverage(given.coverage or Path(folder) / "coverage", given.processes)
         tests_of = LineTests(data, ROOT / "src" / "mooring")
@@ -251,7 +319,7 @@ def main() -> None:
                 return None
             return try_mutant(mutant, tests_of(mutant), copies, given.limit)
 
-        for result in threads.map(tried, chosen):
+        for result in threads.map(tried, chosen[len(results) :]):
             if result is not None:
                 results.append(result)
                 print(f"{result['outcome']:<9} {result['module']}:{result['line']}  {result['change']}", flush=True)
