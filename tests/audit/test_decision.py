@@ -93,12 +93,13 @@ def test_limits_come_first_and_no_measure_alone_says_share(
     assert answer_of(weigh_point(point(**figures), limits)) == answer
 
 
-def test_of_a_limit_the_figure_its_interval_and_the_limit_are_shown_and_decide() -> None:
-    (finding,) = weigh_point(point(exposed_tenth=error(0.69, low=0.45, high=0.93)), ("error at least 0.5",))
+@pytest.mark.parametrize(("low", "shown_low"), [(0.45, 0.45), (0.4996, 0.49)])  # outwards, not to the limit
+def test_of_a_limit_the_figure_its_interval_and_the_limit_are_shown_and_decide(low: float, shown_low: float) -> None:
+    (finding,) = weigh_point(point(exposed_tenth=error(0.69, low=low, high=0.93)), ("error at least 0.5",))
     assert isinstance(finding, Finding)
-    assert (finding.value, finding.interval, finding.limit) == (0.69, Interval(0.45, 0.93), 0.5)
-    assert (finding.answer, finding.decisive) == ("do not share", 0.45)
-    assert _shown(finding.words) == ((0.69, 0.45, 0.93), 0.5)
+    assert (finding.value, finding.interval, finding.limit) == (0.69, Interval(shown_low, 0.93), 0.5)
+    assert (finding.answer, finding.decisive) == ("do not share", shown_low)
+    assert _shown(finding.words) == ((0.69, shown_low, 0.93), 0.5)
 
 
 def test_without_attacks_noise_or_the_most_exposed_rows_nothing_says_share() -> None:
@@ -137,13 +138,19 @@ def _follows(reason: Finding) -> str:
     decisive = "value"
     if reason.by_interval and shown["low"]:
         decisive = "low" if shown["side"] == "at least" else "high"
-    number, limit = _number(shown[decisive]), _number(shown["limit"])
-    is_kept = number >= limit if shown["side"] == "at least" else number <= limit
+    limit = _number(shown["limit"])
+
+    def keeps(number: float) -> bool:
+        return number >= limit if shown["side"] == "at least" else number <= limit
+
+    is_kept = keeps(_number(shown[decisive]))
     assert is_kept == (shown["kept"] == "which is kept")
+    assert shown["kept"].startswith("which the") == (keeps(_number(shown["value"])) and not is_kept)  # an end decided
     return "share" if is_kept else reason.otherwise
 
 
-shares = st.floats(0, 1)
+near_tenths = st.builds(lambda n, off: min(max(n / 10 + off, 0.0), 1.0), st.integers(0, 10), st.floats(-0.009, 0.009))
+shares = st.floats(0, 1) | near_tenths  # near a limit, rounding decides
 
 
 @st.composite
@@ -170,7 +177,7 @@ def gains(draw: st.DrawFn) -> Gain:
     return Gain("balanced accuracy", value, low, high, 40)
 
 
-bounds = st.integers(0, 1000).map(lambda n: n / 1000)
+bounds = st.integers(0, 1000).map(lambda n: n / 1000) | st.integers(0, 10).map(lambda n: n / 10)
 limits_on_rows = st.builds(
     lambda bound, name: f"{name} at {'least' if 'error' in name else 'most'} {bound}",
     bounds,
