@@ -37,6 +37,7 @@ from tests import commands
 from tests.protocol.conftest import SmallStudy
 from tests.protocol.sums.support import make_sum_study
 from tests.raising import raising
+from tests.report.test_one_decision import check_page
 from tests.sites import numeric_study
 from tests.study_settings import make_study
 
@@ -185,7 +186,7 @@ def test_neither_another_seed_nor_another_table_undoes_a_check(
 def test_a_notebook_leads_with_the_decision_and_the_sentences_of_the_page(
     kind: str, small_study: SmallStudy, folder: Path
 ) -> None:
-    given: Any = small_study if kind == "rotation" else make_sum_study(folder / "sums", p=3, epsilon=2.0)
+    given: Any = small_study if kind == "rotation" else make_sum_study(folder / "sums", p=3, epsilon=8.0)
     found = Participant(given.study, given.vaults[1]).check(given.table(1))
     summary = summarise(given.study, StudyRecords(check=found)).summary
     page, shown = unescape(render_check(given.study, found)), unescape(found._repr_html_())
@@ -193,6 +194,7 @@ def test_a_notebook_leads_with_the_decision_and_the_sentences_of_the_page(
     assert found.decision == decision
     assert shown.startswith(f"<p><b>{decision.words}</b></p>")
     assert page.count(f"</span> {decision.answer.capitalize()}.</p>") == 1
+    check_page(render_check(given.study, found), decision.answer, decision.sentences)
     for words in (decision.question, *decision.sentences, summary.leakage[0], summary.joining[0].words):
         assert words in page
         assert words in shown
