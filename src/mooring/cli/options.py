@@ -116,6 +116,12 @@ class SumOptions:
     survival_edge: Annotated[
         list[float] | None, sum_option(help="An end of an interval of times, the first usually 0; repeatable.")
     ] = None
+    impossible: Annotated[
+        list[str] | None,
+        sum_option(
+            help="Combination that cannot occur, such as sex=m,pregnant=yes; synthetic rows have none; repeatable."
+        ),
+    ] = None
     least_rows: Annotated[
         int | None,
         sum_option(min=1, help="Minimum number of rows of a participant in a study without noise.", show_default="10"),

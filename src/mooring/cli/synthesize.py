@@ -19,7 +19,7 @@ def synthesize(
     rows: Annotated[int | None, typer.Option(help="Number of rows.", show_default="as many as the total has")] = None,
     impossible: Annotated[
         list[str] | None,
-        typer.Option(help="Combination that does not occur, such as sex=m,pregnant=yes; repeatable."),
+        typer.Option(help="Further combination that does not occur, such as sex=m,pregnant=yes; repeatable."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same rows.")] = 0,
     force: execution.Force = False,
@@ -36,11 +36,12 @@ def synthesize(
     """
     from mooring.errors import InputError
     from mooring.mechanisms.sums.answers.synthesis import synthesize as synthesize_rows
+    from mooring.mechanisms.sums.general.impossible import read_combination
 
     if output.exists() and not force:
         cure = "Name another file, or give --force."
         raise InputError("output", expected="a file that does not exist", got=f"{output.name}, which exists", cure=cure)
-    combinations = [_read_combination(text) for text in impossible or ()]
+    combinations = [read_combination(text) for text in impossible or ()]
     total = open_total(study, folder, shares)
     synthetic = synthesize_rows(total, rows, seed=seed, impossible=combinations)
     synthetic.write(output)
@@ -50,14 +51,3 @@ def synthesize(
         escape(f"Wrote {synthetic.table.num_rows:,} rows to {output}. {header.remark}"),
         escape(str(header.source)),
     )
-
-
-def _read_combination(text: str) -> dict[str, str]:
-    """Return the words of a combination by column."""
-    from mooring.errors import InputError
-
-    pairs = [part.partition("=") for part in text.split(",")]
-    if not all(name.strip() and sign and word.strip() for name, sign, word in pairs):
-        expected = "columns and words, such as sex=m,pregnant=yes"
-        raise InputError("impossible", expected=expected, got=repr(text[:60]), cure="Separate pairs by commas.")
-    return {name.strip(): word.strip() for name, _, word in pairs}

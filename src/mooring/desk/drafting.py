@@ -87,6 +87,13 @@ ENTRIES = (
         lambda text: [*map(_number, _words(text))],
         is_rare=True,
     ),
+    Entry(
+        "impossible",
+        "Combinations that cannot occur, for synthetic rows",
+        "sex=m, pregnant=yes; sex=m, births=1",
+        lambda text: [part.strip() for part in text.split(";") if part.strip()],
+        is_rare=True,
+    ),
     Entry("n_colluders", "Participants who may collude with the analyst", "1 if empty", int, is_rare=True),
     Entry("method", "Method", "the usual one if empty", str),
     Entry("n_components", "Components to share", "all, up to 30, if empty", int, is_rare=True),

@@ -229,9 +229,18 @@ MECHANISM = {
     "survival_event": "",
     "survival_occurred": "",
     "survival_edges": [],
+    "impossible": [],
 }
 FLOATS = {"epsilon", "delta", "kept_share", "product_share"}
-EMPTY_LEFT_OUT = {"features_digest", "log_scaled", "person", "survival_time", "survival_event", "survival_occurred"}
+EMPTY_LEFT_OUT = {
+    "features_digest",
+    "log_scaled",
+    "person",
+    "impossible",
+    "survival_time",
+    "survival_event",
+    "survival_occurred",
+}
 MEMBER = ("sealing_key", "sealing_proof", "combining_key", "combining_proof")
 
 

@@ -72,7 +72,8 @@ _REMARK = """\
 # questions: what the total must answer. "model" alone shares what one model of the label needs; with "tables", "regression"
 # or "survival", the total of all columns is shared, from which every such answer and the model follow. survival_time,
 # survival_event (a column of two words), survival_occurred (the word for an event) and survival_edges (ends of intervals)
-# belong to "survival".
+# belong to "survival". impossible: combinations that cannot occur, such as ["sex=m, pregnant=yes"], which synthetic rows
+# then do not have; they must be known without looking at rows.
 """
 
 
@@ -151,6 +152,8 @@ class SumSettings(MechanismSettings):
     survival_occurred: str = ""
     survival_edges: tuple[float, ...] = ()
     """The columns of times and events, the word for an event that occurred, and the ends of intervals (`Survival`)."""
+    impossible: tuple[str, ...] = ()
+    """Combinations of words that cannot occur, such as "sex=m, pregnant=yes": synthetic rows have none."""
 
     def __post_init__(self) -> None:
         self._require_questions()
@@ -205,6 +208,9 @@ class SumSettings(MechanismSettings):
                 f"Questions other than a model need features of columns, and the study has features of {self.features}."
             )
             raise InputError("questions", problem=problem, cure='Ask for a "model" only, or use features of columns.')
+        if self.impossible and not self.is_general:
+            problem = "Impossible combinations concern synthetic rows, which a study for one model has not."
+            raise InputError("impossible", problem=problem, cure='Remove them, or add "tables" to questions.')
         entries = (self.survival_time, self.survival_event, self.survival_occurred, self.survival_edges)
         if ("survival" in self.questions) != all(entries) or any(entries) != all(entries):
             names = "survival_time, survival_event, survival_occurred and survival_edges"
@@ -423,6 +429,7 @@ def make_general_workload(settings: SumSettings, schema: Schema) -> Workload:
         log_scaled=frozenset(settings.log_scaled),
         survival=settings.survival,
         linear_weight=LINEAR_WEIGHT if "model" in settings.questions else _LINEAR_WEIGHT_WITHOUT_MODELS,
+        impossible=settings.impossible,
     )
 
 

@@ -241,6 +241,8 @@ class SumExchange(Exchange):
             ("Guarantee", state_sum_guarantee(study)),
             ("Rows", f"at most {settings.most_rows:,} of a participant; a total of more than all may add is refused"),
         ]
+        if settings.impossible:
+            lines.append(("Impossible", f"{'; '.join(settings.impossible)}. Synthetic rows have no such combination"))
         if not study.is_complete:
             return lines
         scheme, t = sum_scheme(study), sum_scheme(study).threshold.threshold

@@ -18,6 +18,7 @@ from mooring.errors import InputError
 from mooring.mechanisms.sums.answers.answer import Source, make_frame, name_source
 from mooring.mechanisms.sums.answers.mixture import fit_mixture
 from mooring.mechanisms.sums.answers.readings import LEAST_SIGNAL
+from mooring.mechanisms.sums.general.impossible import Combination, find_combination
 from mooring.mechanisms.sums.general.levels import Levels
 from mooring.mechanisms.sums.general.total import PairwiseTotal
 from mooring.mechanisms.sums.general.workload import Workload
@@ -78,7 +79,8 @@ def synthesize(
     seed : int, default 0
         The same seed gives the same rows.
     impossible : sequence of mapping, optional
-        Combinations of levels by column that do not occur, such as {"sex": "m", "pregnant": "yes"}.
+        Further combinations of levels by column that do not occur, such as {"sex": "m", "pregnant": "yes"}. Those that the
+        study declares never occur.
 
     Returns
     -------
@@ -87,7 +89,7 @@ def synthesize(
     Raises
     ------
     InputError
-        If the noise leaves nothing to fit, or a combination names what is not declared.
+        If the noise leaves nothing to fit, or a combination names what is not declared, or all rows have one.
     """
     source = name_source(total)
     if not source.rows > max(LEAST_SIGNAL * source.rows_error, 0.5):
@@ -98,7 +100,8 @@ def synthesize(
     n = round(source.rows) if n_rows is None else n_rows
     if not 1 <= n <= MOST_ROWS:
         raise InputError("rows", expected=f"1 to {MOST_ROWS:,}", got=str(n), cure="Ask for fewer or more rows.")
-    combinations = [_find_levels(total, words) for words in impossible]
+    workload = total.workload
+    combinations = (*workload.impossible, *(find_combination(workload.columns, words) for words in impossible))
     mixture, rng = fit_mixture(total), np.random.default_rng(seed)
     places = mixture.draw_places(n, rng)
     for _ in range(_MOST_REDRAWS):
@@ -107,24 +110,13 @@ def synthesize(
             break
         places[bad] = mixture.draw_places(int(bad.sum()), rng)
     places = places[~_are_impossible(places, combinations)]
+    if not len(places):
+        problem = "The impossible combinations leave hardly any rows possible."
+        raise InputError("impossible", problem=problem, cure="Check which words they name.")
     return SyntheticRows(SyntheticHeader(True, _REMARK, source, seed), _make_table(total.workload, places, rng))
 
 
-def _find_levels(total: PairwiseTotal, words: Mapping[str, str]) -> dict[int, int]:
-    """Return the level of each column of a combination, by the column's index."""
-    level_of = {}
-    for name, word in words.items():
-        levels = total.workload.column(name)
-        if word not in levels.names or not levels.is_exact:
-            problem = (
-                f"The column {name!r} has no level {word[:60]!r}, so that no combination with it can be impossible."
-            )
-            raise InputError("impossible", problem=problem, cure=f"Use one of {', '.join(levels.names)}.")
-        level_of[total.workload.columns.index(levels)] = levels.names.index(word)
-    return level_of
-
-
-def _are_impossible(places: Matrix, combinations: Sequence[Mapping[int, int]]) -> Any:
+def _are_impossible(places: Matrix, combinations: Sequence[Combination]) -> Any:
     bad = np.zeros(len(places), dtype=np.bool_)
     for combination in combinations:
         bad |= np.logical_and.reduce([places[:, column] == level for column, level in combination.items()])

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
+from mooring.mechanisms.sums.general.impossible import Combination, find_combination, read_combination
 from mooring.mechanisms.sums.general.levels import (
     LINEAR_WEIGHT,
     Levels,
@@ -105,6 +106,8 @@ class Workload:
     coded_places: tuple[int, ...] = ()
     """As `places`, in coded rows, which have one entry for each category (`mooring.tables.encoded_batches`)."""
     coded_survival_places: tuple[int, int] = (-1, -1)
+    impossible: tuple[Combination, ...] = ()
+    """Combinations of levels that cannot occur, as declared. Sums do not depend on them; synthetic rows do."""
 
     def column(self, name: str) -> Levels:
         """Return the levels of a column; an unknown name is an `InputError`."""
@@ -124,14 +127,14 @@ class Workload:
         return tuple(levels.name for levels, place in zip(self.columns, self.places, strict=True) if place < 0)
 
     def narrow(self, names: Collection[str]) -> Workload:
-        """Return the workload of the outcomes and these columns alone."""
+        """Return the workload of the outcomes and these columns alone, without impossible combinations."""
         kept = [
             index for index, levels in enumerate(self.columns) if levels.name in names or levels.name in self.outcomes
         ]
         columns = tuple(self.columns[index] for index in kept)
         places, coded = (tuple(places[index] for index in kept) for places in (self.places, self.coded_places))
         shares = _split_shares(columns, [index for index, place in enumerate(places) if place < 0])
-        return replace(self, columns=columns, shares=shares, places=places, coded_places=coded)
+        return replace(self, columns=columns, shares=shares, places=places, coded_places=coded, impossible=())
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -415,11 +418,13 @@ def make_workload(
     log_scaled: frozenset[str] = frozenset(),
     survival: Survival | None = None,
     linear_weight: int = LINEAR_WEIGHT,
+    impossible: Sequence[str] = (),
 ) -> Workload:
     """Return the general total's workload of declared columns.
 
     The label is one more column. With `survival`, the columns of time and event become one column of intervals. The larger
-    `linear_weight`, the less noise means, correlations and slopes of numbers have, and the more curves have.
+    `linear_weight`, the less noise means, correlations and slopes of numbers have, and the more curves have. `impossible`
+    has combinations such as "sex=m, pregnant=yes".
     """
     columns = [make_levels(column, is_log=column.name in log_scaled) for column in schema.columns]
     places = [int(place) for place in np.cumsum([0, *(column.width for column in schema.columns)])[:-1]]
@@ -452,6 +457,7 @@ def make_workload(
         survival_places=(places[sources[0]], places[sources[1]]) if sources else (-1, -1),
         survival_sources=tuple(columns[index] for index in sources),
         coded_places=tuple(coded_at),
+        impossible=tuple(find_combination(levels, read_combination(text)) for text in impossible),
         coded_survival_places=(coded[sources[0]], coded[sources[1]]) if sources else (-1, -1),
     )
 
