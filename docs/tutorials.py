@@ -1,5 +1,7 @@
 """MkDocs hook: runs the tutorials of docs/tutorials, shows what their cells print and draw, and makes the gallery.
 
+The gallery also has the folders of examples/, whose README.md becomes a page.
+
 A tutorial is a Python file in percent format: `# %% [markdown]` starts a cell of text, `# %%` a cell of code, and
 `# %% alt="..."` one that draws with matplotlib, with the words for readers who cannot see the figure. Nothing of what cells
 print or draw is kept in the repository.
@@ -36,12 +38,19 @@ NAMES = (
     *("paper-in-one-page", "write-your-own-attack"),
 )
 """The tutorials in the order in which they are listed."""
+EXAMPLES: dict[str, Path | tuple[str, int]] = {
+    "heart": ROOT / "docs" / "figures" / "hospitals" / "each-participant.svg",
+    "survival": ("statistics-from-one-total", 1),
+    "own-csv": ("audit-your-table", 1),
+}
+"""The folders of examples/, each with a kept figure of the same data, or a tutorial on it and which of its pictures."""
 STYLE = ROOT / "studies" / "mooring_studies" / "templates" / "figures.mplstyle"
 TRANSPARENT = {"figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none"}
 COLOURS = ["#4f86bd", "#d9822b", "#4f9d69", "#b0629f", "#9a7d5b"]
 """Colours of lines that can be told apart on white and on dark pages."""
 SEPARATOR = re.compile(r"^# %%(?: (\[markdown\]))?(?: alt=(\".*\"))?$", flags=re.M)
 MARK = "<!-- outputs of cell {} -->"
+README_LINK = re.compile(r"\]\(\.\./\.\./docs/")
 LINK = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]+\)")
 
 
@@ -89,7 +98,7 @@ def run_cells(name: str, cells: Sequence[Cell]) -> Run:
     namespace: dict[str, Any] = {"__name__": "__main__"}
     outputs: dict[str, list[str]] = {}
     pictures: list[str] = []
-    started = time.perf_counter()
+    started = time.process_time()
     with _workplace():
         for number, cell in enumerate(cells, 1):
             if not cell.is_code:
@@ -101,7 +110,7 @@ def run_cells(name: str, cells: Sequence[Cell]) -> Run:
                 raise PluginError(f"Tutorial {name}, cell {number} failed. {problem}\n{cell.text}") from error
             outputs[str(number)] = shown
             pictures += [html for html in shown if "<svg" in html]
-    return Run(outputs, pictures, time.perf_counter() - started)
+    return Run(outputs, pictures, time.process_time() - started)
 
 
 @contextmanager
@@ -153,9 +162,13 @@ def _draw(figure: Any, alternative: str) -> str:
     """A figure as SVG whose letters have the colour of the page's."""
     drawn = io.StringIO()
     figure.savefig(drawn, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
-    svg = drawn.getvalue()
+    return _prepare_svg(drawn.getvalue(), alternative)
+
+
+def _prepare_svg(svg: str, alternative: str) -> str:
+    """An SVG without background, whose letters have the colour of the page's."""
     svg = svg[svg.index("<svg") :].replace("#222222", "currentColor").replace("#000000", "currentColor")
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S).replace("fill: #ffffff", "fill: none")
     return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(alternative)}" class="figure" ', 1)
 
 
@@ -194,21 +207,36 @@ def make_page(name: str, cells: Sequence[Cell], seconds: float) -> str:
     """The Markdown of a tutorial's page; its outputs are put in once it is HTML."""
     title, introduction = cells[0].text.split("\n", 1)
     links = f"[notebook]({name}.ipynb) or a [Python file]({name}.py)"
-    note = f"Its cells were run when this site was built, in {seconds:.0f} seconds. Download it as a {links}."
+    note = (
+        f"Its cells were run when this site was built, in {seconds:.2g} seconds of one core. Download it as a {links}."
+    )
     parts = [title, introduction, note]
     for number, cell in enumerate(cells[1:], 2):
         parts.append(f"```python\n{cell.text}\n```\n\n{MARK.format(number)}" if cell.is_code else cell.text)
     return "\n\n".join(parts)
 
 
-def make_card(name: str, cells: Sequence[Cell], picture: str) -> str:
-    """The entry of a tutorial in the gallery: picture, title and the first sentence."""
-    title, introduction = cells[0].text.split("\n", 1)
+def make_card(address: str, text: str, picture: str) -> str:
+    """An entry of the gallery for a page: its picture, title and first sentence."""
+    title, introduction = text.split("\n", 1)
     sentence = re.split(r"(?<=[.?])\s", LINK.sub(r"\1", introduction.strip()), maxsplit=1)[0]
     return (
-        f'<a class="card" href="tutorials/{name}.html"><div class="thumbnail" aria-hidden="true">{picture}</div>'
-        f"<b>{escape(title.removeprefix('# '))}</b><span>{escape(sentence)}</span></a>"
+        f'<a class="card" href="{address}"><div class="thumbnail" aria-hidden="true">{picture}</div>'
+        f"<b>{escape(title.removeprefix('# '))}</b><span>{escape(sentence.replace('*', ''))}</span></a>"
     )
+
+
+def read_example(name: str) -> str:
+    """The page of an example: its README.md."""
+    return README_LINK.sub("](../", (ROOT / "examples" / name / "README.md").read_text(encoding="utf-8"))
+
+
+def find_picture(name: str) -> str:
+    """The picture of an example."""
+    place = EXAMPLES[name]
+    if isinstance(place, Path):
+        return _prepare_svg(place.read_text(encoding="utf-8"), name)
+    return RUNS[place[0]].pictures[place[1]]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -225,6 +253,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             if (excluded := files.get_file_from_path(path)) is not None:
                 files.remove(excluded)
             files.append(File.generated(config, path, content=content, inclusion=InclusionLevel.INCLUDED))
+    for name in EXAMPLES:
+        files.append(File.generated(config, f"examples/{name}.md", content=read_example(name)))
     return files
 
 
@@ -236,9 +266,13 @@ def on_page_content(html: str, page: Page, **_: Any) -> str:
             outputs = f'<div class="output" data-search-exclude>{"".join(shown)}</div>' if shown else ""
             html = html.replace(MARK.format(number), outputs)
     if page.file.src_uri == "gallery.md":
-        cards = [
-            make_card(name, read_cells((FOLDER / f"{name}.py").read_text(encoding="utf-8")), run.pictures[0])
-            for name, run in RUNS.items()
+        tutorials = [
+            make_card(
+                f"tutorials/{name}.html", read_cells((FOLDER / f"{name}.py").read_text("utf-8"))[0].text, pictures[0]
+            )
+            for name, pictures in ((name, run.pictures) for name, run in RUNS.items())
         ]
-        html = html.replace("<!-- cards -->", f'<div class="cards">{"".join(cards)}</div>')
+        examples = [make_card(f"examples/{name}.html", read_example(name), find_picture(name)) for name in EXAMPLES]
+        for mark, cards in (("tutorials", tutorials), ("examples", examples)):
+            html = html.replace(f"<!-- {mark} -->", f'<div class="cards">{"".join(cards)}</div>')
     return html

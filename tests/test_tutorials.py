@@ -34,6 +34,8 @@ def test_every_tutorial_is_listed_by_the_hook_and_in_the_navigation(hook: Module
     navigation = (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8")
     assert sorted(hook.NAMES) == [path.stem for path in TUTORIALS]
     assert re.findall(r"tutorials/([\w-]+)\.md", navigation) == list(hook.NAMES)
+    assert re.findall(r"examples/([\w-]+)\.md", navigation) == list(hook.EXAMPLES)
+    assert sorted(hook.EXAMPLES) == sorted(path.parent.name for path in DOCS.parent.glob("examples/*/README.md"))
 
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)

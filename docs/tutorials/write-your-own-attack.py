@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Write your own attack
 #
-# An attack is a function of what an attacker sees. This tutorial writes one against noise on the anchor and one
-# against secure sums, tests them against mooring's contract, and puts them into an audit beside mooring's own.
+# An attack on noisy anchors and one on secure sums are written here, tested against mooring's contract, and put into
+# an audit beside mooring's own. An attack is a function of what an attacker sees.
 #
 # Five participants have scikit-learn's digits, projected to 20 numbers. The analyst colludes with the first one, and
 # the second one is the target.
