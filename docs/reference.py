@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,14 +65,17 @@ NO_SENTENCE = re.compile(
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages of the API."""
-    index = ["# API", "", "| page | what `import mooring` gives |", "|---|---|"]
+    index = ["# API", "", "What `import mooring` gives, each with its first sentence."]
     rest = list(mooring.__all__)
     for name, (title, parts) in PAGES.items():
         sections = [_describe(part) for part in parts]
         content = f"# {title}\n\n" + "\n".join(heading + _list_names(paths) for heading, paths in sections)
         files.append(File.generated(config, f"api-{name}.md", content=content))
         here = {path.rpartition(".")[2] for _, paths in sections for path in paths} & set(rest)
-        index.append(f"| [{title}](api-{name}.md) | {', '.join(f'[`{one}`][mooring.{one}]' for one in sorted(here))} |")
+        index += ["", f"## [{title}](api-{name}.md)", "", "| name | what it is |", "|---|---|"]
+        index += [f"| [`{one}`][mooring.{one}] | {_first_sentence(getattr(mooring, one))} |" for one in sorted(here)]
+        if not here:
+            index.append(f"| [`{parts[0]}`](api-{name}.md) | {_first_sentence(importlib.import_module(parts[0]))} |")
         rest = [one for one in rest if one not in here and one != name]
     if rest:
         raise PluginError(f"No page of the API describes {', '.join(rest)}: add it to PAGES in docs/reference.py")
@@ -137,6 +142,13 @@ def on_post_build(config: MkDocsConfig) -> None:
     ]
     if fetched:
         raise PluginError("Pages must work offline, but would fetch " + ", ".join(fetched))
+
+
+def _first_sentence(described: Any) -> str:
+    """The first sentence of what describes a name."""
+    words = "All methods by name." if described is mooring.METHODS else inspect.getdoc(described)
+    sentence = re.split(r"(?<=[.])\s", words or "", maxsplit=1)[0]
+    return " ".join(sentence.split()).replace("|", "\\|")
 
 
 def _describe(part: str) -> tuple[str, list[str]]:

@@ -97,7 +97,7 @@ for name in ("procrustes", anchor_and_means, "moments"):
 # %% alt="Error of three attacks against the noise on the anchor. The error of procrustes grows with the noise; class means slow that, and moments stop it."
 from matplotlib import pyplot as plt
 
-SCALES = (0.02, 0.1, 0.2, 0.3, 0.5)
+SCALES = (0.05, 0.15, 0.3, 0.5)
 errors = {}
 for scale in SCALES:
     view = simulate(scale).view(colluders=[0], target=1)
