@@ -95,7 +95,7 @@ def hazards_of_rows(rows: Matrix, *, projected: Matrix | None = None, noise_scal
         hazards.append(
             f"{_count(duplicates, n, 'rows is a duplicate', 'rows are duplicates')} of another: without noise, equal rows "
             "stay equal in an upload, and link participants."
-            + f" With noise they lie {noise_scale * (2 * width) ** 0.5:.2g} apart, two rows at random "
+            + f" With noise, equal rows lie {noise_scale * (2 * width) ** 0.5:.2g} apart, and two random rows "
             f"{(2 * float(mapped.var(axis=0).sum()) + 2 * width * noise_scale**2) ** 0.5:.2g}."
             * noisy
             + " What helps: sharing each row once."

@@ -71,7 +71,10 @@ class HeldOutRows:
         return compare(codes, labels, predicted, kind=self.kind, groups=self.groups, shares=both)
 
     def _encode(self, predicted: Predicted, classes: Labels | None) -> tuple[Labels, Labels, Matrix | None]:
-        """Return truth and predictions as codes of the test rows' classes, −1 for others, and the classes' scores."""
+        """Return the truth, the predictions, and the scores of the classes that occur in the test rows.
+
+        Classes are coded by their position among these; a prediction of any other class is −1.
+        """
         labels, shares = predicted
         if self.kind == "number" or shares is None or classes is None:
             return self.labels, labels, None
@@ -88,7 +91,7 @@ class Utility(Record):
     """The scores of the joint model at one operating point; None if there is nothing to learn."""
 
     learner: str | None = None
-    """Name of the learner; if "auto" was asked for, of the one that was chosen."""
+    """Name of the learner; for "auto", of the learner that was chosen."""
     deployed: Score | None = None
     """Score of the joint model if participants map new rows themselves, without noise."""
     noisy_test: Score | None = None

@@ -394,7 +394,7 @@ class Presentation(Protocol):
 
         `n_rows` is expected of all participants together, and 0 means what the study states. `n_participants` of 0 means
         those of the roster or, in a draft, what the mechanism assumes. With `encoded`, everybody's rows are taken to be
-        like these. None where no number of rows is known, or where nothing can be told.
+        like these. Returns None if no number of rows is known, or if the mechanism makes no forecast for such a study.
         """
         return None
 

@@ -36,7 +36,7 @@ from mooring.tables.problems import (
 from mooring.tables.schema import Column, Schema
 from mooring.typing import Matrix, Vector
 
-_ABSENT, _UNKNOWN, _OTHER_CASE, _CODE, _TRUTH, _SENTINEL = range(-1, -7, -1)  # from the last on, one a sentinel
+_ABSENT, _UNKNOWN, _OTHER_CASE, _CODE, _TRUTH, _SENTINEL = range(-1, -7, -1)  # −6 and below: one for each sentinel
 _UNKNOWN_KINDS = {
     _UNKNOWN: ProblemKind.UNKNOWN_CATEGORY,
     _OTHER_CASE: ProblemKind.LETTER_CASE,

@@ -64,7 +64,7 @@ class PairwiseSimulation:
 
     @property
     def features_of_model(self) -> LevelFeatures:
-        """The features of a model of the label, of rows without columns that are no features."""
+        """The features from which a model predicts the label, of rows from which all other columns were removed."""
         return LevelFeatures(self.layout.workload, self._model_schema)
 
     @property
@@ -72,7 +72,7 @@ class PairwiseSimulation:
         return select_schema(self.layout.workload, self.schema)
 
     def train(self, learner: LearnerLike = AUTO, *, seed: int = 0) -> JointModel:
-        """Train the learner of sums that "auto" stands for on the total; other learners need rows, so it is ignored."""
+        """Train the learner of sums that "auto" stands for on the total. `learner` is ignored: other learners need rows."""
         schema, features = self._model_schema, self.features_of_model
         kept = {column.name for column in schema.columns}
         chosen = np.concatenate([np.full(column.width, column.name in kept) for column in self.schema.columns])
@@ -115,7 +115,7 @@ class PairwiseSimulation:
         )
 
     def views(self, colluders: Sequence[int], asked: LabelledFeatures) -> list[tuple[Indices, PairwiseView]]:
-        """Return the one view of all candidates with their places; see `SumSimulation.views`."""
+        """Return a single view of all candidates, with their positions; see `SumSimulation.views`."""
         return [(np.arange(len(asked.features)), self.view(colluders, asked=asked))]
 
     def members(self, participants: Sequence[int]) -> LabelledFeatures:

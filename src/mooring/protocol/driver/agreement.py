@@ -23,7 +23,7 @@ Cards = list[tuple[Role, Member]]
 
 @dataclass
 class Agreement:
-    """A member's way to a study that it agrees on."""
+    """What a member's run does until the member has agreed to a complete study."""
 
     workspace: Workspace
     post: Post
@@ -33,7 +33,7 @@ class Agreement:
 
     @property
     def is_reached(self) -> bool:
-        """Whether the fingerprint of the study that lies in the folder was compared."""
+        """Whether a person has compared the fingerprint of the study in the folder."""
         workspace = self.workspace
         if not AGREED.is_there(workspace):
             return False
@@ -81,7 +81,7 @@ class Agreement:
         return [*others, *(path for path in paths if cards[path][1].name == own)], [*others.values()]
 
     def _accept_own_study(self) -> bool:
-        """Agree with the study that the analyst completed itself."""
+        """Agree to the complete study that this member, the analyst, made."""
         workspace = self.workspace
         if not AGREED.is_there(workspace) or workspace.identify().role != "analyst":
             return False
@@ -124,7 +124,7 @@ class Agreement:
                 candidates.append((Study.read(path), path, file.sender))
         drafts = [candidate for candidate in candidates if not candidate[0].is_complete]
         if len(drafts) > 1:  # drafts are not signed, and nobody can say which one is meant
-            self.post.notice(f"There are drafts of {' and '.join(sender for _, _, sender in drafts)}: none is taken.")
+            self.post.notice(f"There are drafts of {' and '.join(sender for _, _, sender in drafts)}; none is taken.")
         for study, path, sender in candidates:
             if (study.is_complete or len(drafts) == 1) and self._fetch_public_file(study, sender):
                 moved |= self._consider(study, path, sender)
