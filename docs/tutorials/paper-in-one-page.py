@@ -81,7 +81,7 @@ def score(simulation):
 
 # %%
 ATTACKS = {"c-gdp": "known-secret", "aa-i-gdp": "known-anchor"}
-data_noise = {"C-GDP": [], "AA-I-GDP": [], "compared by numbers": []}
+data_noise = {"C-GDP": [], "AA-I-GDP": [], "matched directly": []}
 data_scores = {"C-GDP": [], "AA-I-GDP": []}
 for sigma in SIGMAS:
     for method, name in ATTACKS.items():
@@ -96,7 +96,7 @@ for sigma in SIGMAS:
         rebuilt = attack(simulation, name)
         data_noise[method.upper()].append(link_pictures(rebuilt))
         data_scores[method.upper()].append(score(simulation))
-    data_noise["compared by numbers"].append(link_projected(rebuilt))
+    data_noise["matched directly"].append(link_projected(rebuilt))
 
 # %% [markdown]
 # ## Noise on the anchor
@@ -112,7 +112,7 @@ NAMES = {
     "AM": "alignment-map",
     "moments": "moments",
 }
-anchor_noise = {name: [] for name in [*NAMES, "moments by numbers"]}
+anchor_noise = {name: [] for name in [*NAMES, "moments, matched directly"]}
 anchor_scores, pictures = [], {"OP": [], "moments": []}
 for scale in SCALES:
     simulation = mooring.simulate(
@@ -127,7 +127,7 @@ for scale in SCALES:
     for short, found in rebuilt.items():
         anchor_noise[short].append(link_pictures(found))
     best = link_projected(rebuilt["moments"])
-    anchor_noise["moments by numbers"].append(best)
+    anchor_noise["moments, matched directly"].append(best)
     anchor_scores.append(score(simulation))
     pictures["OP"].append(projection.decode(rebuilt["OP"]))
     pictures["moments"].append(learned.decode(rebuilt["moments"]))
@@ -142,7 +142,7 @@ from matplotlib import pyplot as plt
 def draw(panel, x, curves, label):
     """One panel: curves over the noise."""
     for name, values in curves.items():
-        ours = name.startswith(("moments", "compared"))
+        ours = name.startswith(("moments", "matched"))
         panel.plot(x, values, "--" if ours else "-", label=name)
     panel.set_xlabel(label)
     panel.set_ylim(0, 1.02)
