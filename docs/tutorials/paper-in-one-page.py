@@ -38,7 +38,7 @@ SCALES = np.linspace(0, 0.5, 6)  # noise on the anchor
 # a link, and guessing links one in ten.
 #
 # The paper decodes by the pseudoinverse of the public projection and compares pictures. An attacker can do better in
-# two ways: it projects the candidates, too, and compares numbers, so that nothing is lost in decoding; and for
+# two ways: it projects the candidates, too, and matches rows directly, so that nothing is lost in decoding; and for
 # pictures it learns a decoder from the colluder's own digits.
 
 # %%
@@ -159,7 +159,7 @@ left.set_ylabel("digits linked, of ten look-alikes")
 # %% [markdown]
 # As in the paper, C-GDP and AA-I-GDP coincide, all three attacks of the paper fall towards chance (dotted) as noise
 # on the anchor grows, and OP is the strongest of them where the noise is large. But noise on the anchor does not stop
-# `moments`, and an attacker who compares numbers links far more.
+# `moments`, and an attacker who matches directly links far more.
 #
 # ### Figure 3: rebuilt digits
 
