@@ -89,7 +89,7 @@ def small_world() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(digit_study, "load_digits", lambda folder: invented())
         patch.setattr(digit_study, "find", lambda data_dir, name: Path(name))
-        patch.setattr(digit_study, "_VALIDATION_ROWS", 60)
+        patch.setattr(DigitStudy, "n_validation", 60)
         patch.setattr(DigitStudy, "auditor", auditor)
         stand_in_for_moments(patch, stand_in)
         yield

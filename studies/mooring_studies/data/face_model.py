@@ -29,7 +29,6 @@ INPUT_SIZE = (112, 112)
 
 Layer = Callable[..., Array]
 
-_FACES_AT_ONCE = 1024
 _PROBES = 8
 _REPEATS = 4  # many at once take other ways through a GPU's libraries than one
 _MOST_APART = 1e-4  # in any coordinate of a unit vector; float32 rounds to about 1e-6 here
@@ -70,6 +69,8 @@ class FaceModelOnGpu:
     first: str
     last: str
     """Names of the pixels that go in and of the vectors that come out."""
+    faces_at_once: int = 1024
+    """How many faces go through the layers together."""
 
     def __call__(self, images: Array) -> Array:
         """Turn images of shape (n, 12288), float32 in [0, 1], into unit vectors of shape (n, k), on their device."""
@@ -77,7 +78,7 @@ class FaceModelOnGpu:
 
         every_digit = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)  # TF32 keeps ten bits of twenty-three
         with torch.no_grad(), every_digit:
-            parts = [self._vectors(part) for part in images.split(_FACES_AT_ONCE)]
+            parts = [self._vectors(part) for part in images.split(self.faces_at_once)]
             vectors = torch.cat(parts)
             return vectors / torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,11 +33,12 @@ from mooring_studies.networks import DIGITS
 from mooring_studies.roles import COLLUDER, TARGET
 from mooring_studies.settings.spec import Spec
 
-_VALIDATION_ROWS = 10_000
-
 
 class DigitStudy:
     """MNIST, read once, from which any number of deployments is made."""
+
+    n_validation: ClassVar[int] = 10_000
+    """Number of training images that are kept for validation."""
 
     def __init__(self, spec: Spec, *, data_dir: Path | None, device: str) -> None:
         self.spec, self.device = spec, device
@@ -76,12 +77,12 @@ class DigitStudy:
         """Deal, project and set the galleries up for one deployment."""
         data = self.spec.data
         images, labels = self.digits, {"train": self.digits.train_labels, "test": self.digits.test_labels}
-        limits = (data.n_train or 10**9, data.n_validation or _VALIDATION_ROWS, data.n_test or 10**9)
+        limits = (data.n_train or 10**9, data.n_validation or self.n_validation, data.n_test or 10**9)
         partition = partition_digits(
             labels["train"],
             labels["test"],
             n_participants=n_participants,
-            n_validation=_VALIDATION_ROWS,
+            n_validation=self.n_validation,
             streams=streams,
             rows_limit=limits if data.n_train or data.n_validation or data.n_test else None,
         )

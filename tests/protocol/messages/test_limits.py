@@ -28,7 +28,6 @@ from mooring.protocol.messages.signed_file import (
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study, read_plain, render_study, render_value
 from mooring.protocol.registry import exchange_of
-from mooring.protocol.rotation import bundle
 from mooring.protocol.rotation.anchor import most_anchor_bytes
 from mooring.protocol.rotation.bundle import bound_norm, bound_row, bound_singular_values, verify_bundle
 from mooring.protocol.sums import answers
@@ -222,14 +221,13 @@ def test_class_labels_are_whole_numbers_below_the_number_of_classes(tmp_path: Pa
         assert taken(lambda path=path: verify_bundle(path, STUDY)) == fine
 
 
-def test_a_bundle_has_a_row_at_least_and_is_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bundle_has_a_row_at_least_and_is_read_in_blocks(tmp_path: Path) -> None:
     one = verify_bundle(written(tmp_path / "one", STUDY, 1, np.array([1])), STUDY)
     assert (one.n_rows, one.labels().tolist()) == (1, [1])
     assert not taken(lambda: verify_bundle(written(tmp_path / "none", STUDY, 0, np.zeros(0)), STUDY))
     path = written(tmp_path / "b", STUDY, 50, np.arange(50) % 2)
     whole = verify_bundle(path, STUDY)
-    monkeypatch.setattr(bundle, "_BLOCK_BYTES", 100)
-    found = verify_bundle(path, STUDY)
+    found = verify_bundle(path, STUDY, block_bytes=100)
     assert found.digest == whole.digest
     parts = list(found.blocks(7, start=3, stop=48))
     assert [len(rows) for rows, _ in parts] == [7] * 6 + [3]

@@ -166,11 +166,11 @@ def find_data_start(study: Study, *, n_rows: int) -> int:
     return measure_signed_header(KIND, fields, bundle_tensors(study, n_rows))
 
 
-def verify_bundle(path: Path, study: Study) -> RowBundle:
+def verify_bundle(path: Path, study: Study, *, block_bytes: int = _BLOCK_BYTES) -> RowBundle:
     """Read a bundle from somebody who is not trusted, or refuse it with a reason.
 
     Memory does not grow with what the file claims: its claims are compared with its length first, and its arrays are read
-    a block at a time.
+    in blocks of `block_bytes`.
     """
     with open_plain_file(path, what=_WHAT) as file:
         header, fields = read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
@@ -182,14 +182,18 @@ def verify_bundle(path: Path, study: Study) -> RowBundle:
         tensors = bundle_tensors(study, n_rows)
         require_header(header, tensors, what=_WHAT)
         hashes = whole, arrays = hashlib.sha256(header.raw), hashlib.sha256()
+
+        def read(name: str) -> Iterator[Single]:
+            return _read_checked(file, tensors[name], hashes, block_bytes)
+
         # In the order of the file: a bad anchor representation is refused before gigabytes of rows are read.
-        anchor = np.concatenate([*_read_checked(file, tensors["anchor_representation"], hashes)]).astype(np.float64)
+        anchor = np.concatenate([*read("anchor_representation")]).astype(np.float64)
         _require_anchor(anchor, study)
         mean, farthest = anchor.mean(axis=0).astype(np.float32), bound_row(study, n_rows)
-        for rows in _read_checked(file, tensors["representation"], hashes):
+        for rows in read("representation"):
             _require_rows(rows, mean, farthest)
         if "labels" in tensors:
-            for labels in _read_checked(file, tensors["labels"], hashes):
+            for labels in read("labels"):
                 _require_labels(labels, study)
     if arrays.hexdigest() != fields["data"]:
         raise _refuse("its arrays are not those that were signed")
@@ -213,10 +217,10 @@ def read_bundle_header(path: Path) -> tuple[Header, Fields]:
         return read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
 
 
-def _read_checked(file: BinaryIO, spec: TensorSpec, hashes: Iterable[_Hash]) -> Iterator[Single]:
+def _read_checked(file: BinaryIO, spec: TensorSpec, hashes: Iterable[_Hash], block_bytes: int) -> Iterator[Single]:
     """Yield some rows of an array at a time, after checking that they are finite; a vector has rows of one number."""
     width = spec.shape[1] if len(spec.shape) == 2 else 1
-    step = 4 * width * max(1, _BLOCK_BYTES // (4 * width))
+    step = 4 * width * max(1, block_bytes // (4 * width))
     for start in range(0, spec.n_bytes, step):
         block = file.read(wanted := min(step, spec.n_bytes - start))
         if len(block) < wanted:
