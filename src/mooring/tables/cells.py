@@ -112,7 +112,7 @@ _known_cell_value = lru_cache(maxsize=1024)(cell_value)
 
 def cell_values(text: Any) -> Vector:
     """Return the `cell_value` of each entry of a pyarrow array of text."""
-    if len(text) <= _FEW_WORDS:  # as of a category, in every batch
+    if len(text) <= _FEW_WORDS:  # such as the words of a category, which every batch repeats
         return np.array([_known_cell_value(word) for word in text.to_pylist()], dtype=np.float64)
     trimmed = pc.utf8_trim_whitespace(text)
     readable = pc.match_substring_regex(trimmed, f"^({FINITE})$").fill_null(False)

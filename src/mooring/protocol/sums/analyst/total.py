@@ -98,7 +98,7 @@ class Closing(GatherRecord):
             ("contribution", "state"),
             *((name, "in the total") for name in self.participants),
             *((name, f"left out: {reason}") for name, reason in self.left_out.items()),
-            *((name, "as a combiner it reports too many bundles as bad, and is not heard") for name in self.doubted),
+            *((name, "its receipt reports too many bundles as bad, and is ignored") for name in self.doubted),
         ]
 
     def list_states(self) -> dict[str, Contribution]:
@@ -128,8 +128,8 @@ def close_list(
 ) -> Closing:
     """Write the signed list of bundles that make up the total; a study is closed once.
 
-    Bundles are one a participant, verified. A bundle that a combiner's receipt, in a folder or at a URL, reports as bad is
-    left out.
+    `bundles` are one verified bundle per participant. A bundle that a combiner's receipt, in a folder or at a URL, reports as
+    bad is left out.
     """
     folder, scheme = Path(folder), sum_scheme(study)
     require_analyst(study, signing_key)
@@ -142,7 +142,7 @@ def close_list(
             "bundles",
             expected=f"those of {scheme.quorum} participants or more, the study's quorum",
             got=f"{len(kept)} of {len(kept) + len(left_out)} that came",
-            cure="Wait for further bundles: the noise is meant for a quorum, and nothing is opened of fewer.",
+            cure="Wait for further bundles: the noise is meant for a quorum, and a total of fewer bundles is not opened.",
         )
     path = folder / LIST_FILE
     digests = {bundle.member.signing_key: bundle.header_digest for bundle in kept}
@@ -150,7 +150,7 @@ def close_list(
         raise RefusedError(
             "a second list",
             reason="the study was closed with other bundles, and combiners answer one list only",
-            cure=f"Send them {LIST_FILE} again; who came later gets the model and is not in it.",
+            cure=f"Send them {LIST_FILE} again. Later participants get the model, but their rows are not in the total.",
         )
     digest = write_closing_list(path, study, digests, signing_key)
     names = tuple(bundle.member.name for bundle in kept)
@@ -261,7 +261,7 @@ def _check_content(content: Sums | ClassSums | PairwiseTotal, most_rows: float) 
 def refuse_total(reason: str) -> RefusedError:
     """Return the error for an unusable total: a share is wrong, or a participant's sums are."""
     cure = (
-        "Ask further combiners for their shares: with two more than the threshold, a wrong one is named. If the shares fit, "
+        "Ask further combiners for their shares: two more than the threshold identify a wrong one. If the shares fit, "
         "a participant's sums are wrong, and the total does not show whose: ask participants how their bundles were made, "
         "then start a new study without that participant."
     )
