@@ -128,8 +128,8 @@ def close_list(
 ) -> Closing:
     """Write the signed list of bundles that make up the total; a study is closed once.
 
-    `bundles` are one verified bundle per participant. A bundle that a combiner's receipt, in a folder or at a URL, reports as
-    bad is left out.
+    `bundles` are one verified bundle per participant. A bundle that a combiner's receipt, in a folder or at a URL, reports
+    as bad is left out.
     """
     folder, scheme = Path(folder), sum_scheme(study)
     require_analyst(study, signing_key)
