@@ -92,7 +92,7 @@ def _loaded() -> None:
 def mapping(n_rows: int) -> dict[str, Any]:
     """One matrix of so many rows by 100: a plain loop, the local engine, Dask with one and with two workers."""
     from mooring.engines.dask import DaskEngine, connect
-    from mooring.protocol.exchange import GatherOptions
+    from mooring.protocol.exchange_types import GatherOptions
     from mooring.protocol.messages.study import Study
 
     found: dict[str, Any] = {"rows": n_rows, "columns": N_COMPONENTS}

@@ -11,7 +11,7 @@ from mooring import RigidMap
 from mooring.engines.dask import DaskEngine
 from mooring.protocol.analyst.intake import Intake, collect
 from mooring.protocol.crypto.keys import SigningKey
-from mooring.protocol.exchange import GatherOptions
+from mooring.protocol.exchange_types import GatherOptions
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.analyst.alignment import align_bundles
 from mooring.protocol.rotation.analyst.alignment_state import AlignmentState, read_space

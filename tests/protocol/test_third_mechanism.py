@@ -29,12 +29,11 @@ from mooring.mechanisms.sums.sums import Outcome, SumAccumulator, SumLayout
 from mooring.protocol import registry
 from mooring.protocol.analyst.trained_model import TRAINED_FILE, keep_training, read_training
 from mooring.protocol.description import Description, Terms
-from mooring.protocol.exchange import (
-    Assessment,
+from mooring.protocol.exchange import Assessment, Exchange
+from mooring.protocol.exchange_types import (
     AuditMaps,
     AuditRequest,
     Deliverable,
-    Exchange,
     GatherOptions,
     SendableFile,
     TrainOptions,

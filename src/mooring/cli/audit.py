@@ -78,7 +78,7 @@ def audit(
             epsilons=epsilons,
         )
     else:
-        from mooring.protocol.exchange import AuditRequest
+        from mooring.protocol.exchange_types import AuditRequest
 
         refuse_beside_a_study({"anchor_rows": anchor_rows})
         points = points_of(inputs, AuditRequest(method or (), anchor_noise or (), data_noise or (), epsilons))

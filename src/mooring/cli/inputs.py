@@ -28,7 +28,7 @@ from mooring.tables.encoder import read_encoded
 from mooring.tables.records import hold_out
 
 if TYPE_CHECKING:
-    from mooring.protocol.exchange import AuditRequest
+    from mooring.protocol.exchange_types import AuditRequest
 
 _TEST_ROWS = 3000
 _SETTLED_BY_A_STUDY = (
@@ -121,7 +121,7 @@ class AuditInputs:
         """Return points of secure sums at each ε for a plan, the study's own first."""
         if self.study is None:
             return tuple(SumPoint(epsilon) for epsilon in epsilons)
-        from mooring.protocol.exchange import AuditRequest
+        from mooring.protocol.exchange_types import AuditRequest
 
         points = points_of(self, AuditRequest(epsilons=epsilons))
         return tuple(point for point in points if isinstance(point, SumPoint))

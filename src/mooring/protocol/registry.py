@@ -13,7 +13,8 @@ from mooring.errors import InputError, require_choice
 from mooring.protocol.step import Addition, Step
 
 if TYPE_CHECKING:
-    from mooring.protocol.exchange import Exchange, SendableFile
+    from mooring.protocol.exchange import Exchange
+    from mooring.protocol.exchange_types import SendableFile
     from mooring.protocol.messages.study import Study
 
 _MECHANISMS: dict[str, str | Exchange] = {

@@ -18,7 +18,7 @@ from mooring.protocol.analyst import delivery
 from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.role import Analyst
 from mooring.protocol.analyst.trained_model import TRAINING_FILE
-from mooring.protocol.exchange import GatherOptions, TrainOptions
+from mooring.protocol.exchange_types import GatherOptions, TrainOptions
 from mooring.protocol.messages.model import read_model
 from mooring.protocol.messages.result import Release
 from mooring.protocol.messages.study import Study

@@ -10,7 +10,7 @@ from mooring.audit import SumPoint
 from mooring.errors import InputError
 from mooring.protocol.designer.header import Header
 from mooring.protocol.designer.merge import draft_merged, merge_headers
-from mooring.protocol.exchange import AuditRequest
+from mooring.protocol.exchange_types import AuditRequest
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import RangeSource, parse_study
 from mooring.protocol.participant.role import Participant

@@ -23,7 +23,7 @@ from mooring.engines.dask.learners import train_on_dask
 from mooring.engines.dask.reduction import AnchorsOnWorkers
 from mooring.errors import InputError
 from mooring.protocol.analyst.intake import Intake
-from mooring.protocol.exchange import GatherOptions, TrainOptions
+from mooring.protocol.exchange_types import GatherOptions, TrainOptions
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.analyst.alignment import Backend, LocalAnchors, align_bundles

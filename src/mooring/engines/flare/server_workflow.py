@@ -25,7 +25,8 @@ from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.analyst.intake import Intake, collect, try_verify
 from mooring.protocol.analyst.trained_model import TRAINING_FILE
 from mooring.protocol.crypto.keys import SigningKey
-from mooring.protocol.exchange import AlignMode, Exchange, GatherOptions, TrainOptions
+from mooring.protocol.exchange import Exchange
+from mooring.protocol.exchange_types import AlignMode, GatherOptions, TrainOptions
 from mooring.protocol.messages.bundle import SUFFIX
 from mooring.protocol.messages.signed_file import read_signed_header
 from mooring.protocol.messages.study import Study

@@ -12,7 +12,7 @@ from mooring.learners import LearnerLike
 from mooring.protocol.analyst.delivery import Delivery, deliver
 from mooring.protocol.analyst.intake import Intake, collect
 from mooring.protocol.crypto.keys import SigningKey
-from mooring.protocol.exchange import AlignMode, GatherOptions, TrainOptions
+from mooring.protocol.exchange_types import AlignMode, GatherOptions, TrainOptions
 from mooring.protocol.messages.bundle import Bundle
 from mooring.protocol.messages.study import Study
 from mooring.protocol.registry import exchange_of

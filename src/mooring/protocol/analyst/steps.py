@@ -14,7 +14,7 @@ from mooring.typing import Progress
 if TYPE_CHECKING:
     from mooring.protocol.analyst.intake import Intake
     from mooring.protocol.analyst.role import Engine
-    from mooring.protocol.exchange import AlignMode
+    from mooring.protocol.exchange_types import AlignMode
 
 
 def choose_engine(workspace: Workspace) -> Engine:
@@ -86,7 +86,7 @@ def align(
     progress: Progress | None = None,
 ) -> Outcome:
     """Check every bundle at an address, and gather those that are accepted for training."""
-    from mooring.protocol.exchange import GatherOptions
+    from mooring.protocol.exchange_types import GatherOptions
     from mooring.protocol.registry import exchange_of
 
     study, engine = workspace.study, choose_engine(workspace)
@@ -128,7 +128,7 @@ def train(
     progress: Progress | None = None,
 ) -> Outcome:
     """Train the joint model of an outcome, by default of the label, on what was gathered."""
-    from mooring.protocol.exchange import TrainOptions
+    from mooring.protocol.exchange_types import TrainOptions
     from mooring.protocol.registry import exchange_of
 
     exchange_of(workspace.study).require_outcome(workspace.study, outcome)

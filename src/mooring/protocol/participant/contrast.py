@@ -10,7 +10,7 @@ import numpy as np
 from mooring.learners.models import FeatureMap
 from mooring.mechanisms.rotation.projection import Projection, gaussian_projection, no_projection
 from mooring.mechanisms.sums.settings import SumSettings, make_features
-from mooring.protocol.exchange import AuditRequest
+from mooring.protocol.exchange_types import AuditRequest
 from mooring.protocol.messages.study import Study
 from mooring.tables import Partition
 

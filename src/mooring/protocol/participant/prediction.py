@@ -22,7 +22,7 @@ from mooring.learners import AUTO, Gain, Kind, Score, compare, score, train_lear
 from mooring.learners.calibration import FEWEST_ROWS, Recalibration, conformal_radius
 from mooring.learners.evaluation import Evaluation, Importance, evaluate_classes, measure_importance
 from mooring.learners.models import Predicted
-from mooring.protocol.exchange import Predictor
+from mooring.protocol.exchange_types import Predictor
 from mooring.protocol.messages.result import Release
 from mooring.protocol.messages.study import Study
 from mooring.protocol.registry import exchange_of

@@ -12,7 +12,7 @@ import numpy as np
 from mooring.errors import InputError
 from mooring.mechanisms.rotation.methods import get_method
 from mooring.mechanisms.rotation.projection import public_svd_projection
-from mooring.protocol.exchange import MechanismDraft, PublicFile
+from mooring.protocol.exchange_types import MechanismDraft, PublicFile
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import TODO
 from mooring.protocol.participant.contrast import ANCHOR_NOISE, DATA_NOISE, WIDEST_WITHOUT_PROJECTION

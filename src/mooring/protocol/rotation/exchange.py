@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from mooring.errors import InputError, RefusedError, require_choice
 from mooring.learners import AUTO, LEARNERS, LearnerLike, require_learner
-from mooring.protocol.exchange import Assessment, Deliverable, Exchange, GatherOptions, SendableFile, TrainOptions
+from mooring.protocol.exchange import Assessment, Exchange
+from mooring.protocol.exchange_types import Deliverable, GatherOptions, SendableFile, TrainOptions
 from mooring.protocol.messages.bundle import SUFFIX, Bundle
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import refuse_small_classes

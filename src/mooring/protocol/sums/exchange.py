@@ -13,7 +13,8 @@ from mooring.learners.registry import AUTO, list_sum_learners, resolve_sum_learn
 from mooring.mechanisms.sums.general.total import PairwiseTotal
 from mooring.mechanisms.sums.settings import SECURE_SUM, SumSettings, make_features, make_layout
 from mooring.mechanisms.sums.sums import PersonCounts
-from mooring.protocol.exchange import Assessment, Exchange, GatherOptions, MechanismDraft, SendableFile, TrainOptions
+from mooring.protocol.exchange import Assessment, Exchange
+from mooring.protocol.exchange_types import GatherOptions, MechanismDraft, SendableFile, TrainOptions
 from mooring.protocol.forecast import StudyForecast
 from mooring.protocol.messages.bundle import SUFFIX, Bundle
 from mooring.protocol.messages.study import Study

@@ -11,7 +11,7 @@ from mooring.errors import InputError
 from mooring.learners.models import FeatureMap
 from mooring.mechanisms.sums.features.pictures import PictureFeatures, PictureProjection, filters_of, fit_to_public
 from mooring.mechanisms.sums.settings import make_features
-from mooring.protocol.exchange import PublicFile
+from mooring.protocol.exchange_types import PublicFile
 from mooring.protocol.messages.public_file import read_public_file
 from mooring.protocol.messages.study import Study
 from mooring.protocol.sums.scheme import sum_settings

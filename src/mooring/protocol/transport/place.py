@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from mooring.atomic_io import explain_os_errors, make_folder, open_atomically, open_plain_file
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.exchange import SendableFile
+from mooring.protocol.exchange_types import SendableFile
 from mooring.protocol.messages.card import MEMBER_NAME, RESERVED_NAME, read_card
 from mooring.protocol.messages.public_file import PUBLIC_SUFFIX
 from mooring.protocol.messages.study import Study

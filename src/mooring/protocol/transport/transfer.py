@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from mooring.atomic_io import explain_os_errors, hash_file, open_atomically, open_plain_file
 from mooring.errors import InputError, RefusedError, StorageError
-from mooring.protocol.exchange import SendableFile
+from mooring.protocol.exchange_types import SendableFile
 from mooring.protocol.messages import envelope
 from mooring.protocol.messages.signed_file import Fields, read_signed_header
 from mooring.protocol.registry import list_sendable_files

@@ -18,7 +18,7 @@ from mooring.atomic_io import make_folder
 from mooring.errors import InputError, RefusedError
 from mooring.geometry.orthogonal import polar_factor
 from mooring.protocol.analyst.trained_model import DELIVERY_FILE
-from mooring.protocol.exchange import AlignMode
+from mooring.protocol.exchange_types import AlignMode
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.analyst.alignment_state import (
     STATE_FILE,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mooring.protocol.analyst.trained_model import TRAINING_FILE, read_training
 from mooring.protocol.crypto.keys import SigningKey
-from mooring.protocol.exchange import Deliverable
+from mooring.protocol.exchange_types import Deliverable
 from mooring.protocol.messages.result import find_model_limit
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.analyst.alignment_state import read_space

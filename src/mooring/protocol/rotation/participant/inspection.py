@@ -29,7 +29,7 @@ from mooring.audit.hazards import hazards_of_columns, hazards_of_labels, hazards
 from mooring.errors import InputError
 from mooring.mechanisms.rotation.projection import Projection
 from mooring.metrics.limits import LeakageLimit
-from mooring.protocol.exchange import AuditMaps, AuditRequest
+from mooring.protocol.exchange_types import AuditMaps, AuditRequest
 from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.contrast import ANCHOR_NOISE, DATA_NOISE, drafted_features, list_contrast, list_sums

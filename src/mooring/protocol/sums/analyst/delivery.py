@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mooring.protocol.analyst.trained_model import read_training
 from mooring.protocol.crypto.keys import SigningKey
-from mooring.protocol.exchange import Deliverable
+from mooring.protocol.exchange_types import Deliverable
 from mooring.protocol.messages.study import Study
 from mooring.protocol.sums.analyst.total import read_list
 from mooring.protocol.sums.analyst.training import SumTraining

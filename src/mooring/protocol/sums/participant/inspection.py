@@ -23,7 +23,7 @@ from mooring.audit import (
 from mooring.audit.decision import Reason, decide_upload, weigh_total
 from mooring.audit.statements import state_total
 from mooring.mechanisms.sums.settings import SumSettings, make_general_workload
-from mooring.protocol.exchange import AuditMaps, AuditRequest
+from mooring.protocol.exchange_types import AuditMaps, AuditRequest
 from mooring.protocol.forecast import StudyForecast, weigh_forecast
 from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.study import Study
