@@ -107,6 +107,7 @@ def test_the_notebook_has_the_cells_and_no_links_to_pages(hook: ModuleType) -> N
     assert notebook["nbformat"] == 4
 
 
+@pytest.mark.posix
 def test_a_run_is_recalled_until_the_tutorial_changes(
     hook: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -468,7 +468,7 @@ def test_the_help_reads_like_the_story() -> None:
     answers = ["describe", "regress", "survival", "associate", "synthesize"]
     later = [name for name, phase in list_commands().items() if phase == AFTERWARDS]
     steps = [name for name in list_commands() if name not in later]
-    assert names == ["run", "status", "plan", "audit", *steps, *answers, *later, *others]
+    assert names == ["run", "status", "cohort", "plan", "audit", *steps, *answers, *later, *others]
 
 
 def every_command() -> list[list[str]]:
