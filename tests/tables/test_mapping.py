@@ -166,6 +166,26 @@ def test_names_words_decimal_commas_and_dates_are_suggested(own: Path, plain: Pa
     np.testing.assert_array_equal(mapped.rows, read_encoded(SCHEMA, plain).rows)
 
 
+def test_codes_for_missing_values_words_for_sexes_and_the_only_column_of_days_are_suggested() -> None:
+    frame = pd.DataFrame(
+        {
+            "age": ["50,5", "-9", "999", "0", "unknown"],
+            "geschlecht": ["w", "m", "weiblich", "m", "x"],
+            "visit": ["2020-01-31", "2021-02-05", "2020-02-01", "2020-01-31", ""],
+            "day_of_invoice": ["1920-01-31"] * 5,
+            "ill": ["0", "1", "0", "1", "1"],
+        }
+    )
+    suggested = suggest_mapping(SCHEMA, frame, TableMapping())
+    assert suggested.pairs == {"gender": "geschlecht", "seen": "visit"}
+    assert suggested.mapping.columns["age"] == ColumnMapping(decimal=",", missing_words=("-9", "999"))
+    assert suggested.mapping.columns["gender"].words == {"w": "female", "m": "male", "weiblich": "female"}
+    assert suggested.mapping.ignore == ("day_of_invoice",)
+    assert suggested.unknown_words == {"age": ("unknown",), "gender": ("x",)}
+    either = frame.assign(day_of_invoice=frame["visit"])
+    assert "seen" not in suggest_mapping(SCHEMA, either, TableMapping()).pairs
+
+
 def test_a_form_of_dates_that_is_not_clear_is_not_suggested(own: Path) -> None:
     own.write_text("age,gender,seen,ill\n5,male,03/04/2020,no\n5,male,05/06/2021,no\n", encoding="utf-8")
     assert "seen" not in suggest_mapping(SCHEMA, own, TableMapping()).mapping.columns

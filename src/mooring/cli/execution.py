@@ -298,6 +298,15 @@ def _describe_outcome(outcome: Outcome) -> Iterator[str | Table]:
         yield f"  • {escape(sentence)}"
     for note in outcome.notes:
         yield f"[yellow]Note:[/yellow] {escape(note)}"
+    yield from list_tables(outcome)
+    if outcome.decision:
+        yield f"[bold]{escape(outcome.decision)}[/bold]"
+    if outcome.page is not None:
+        yield escape(f"Open {outcome.page} in a browser; it may show rows, so keep it to yourself.")
+
+
+def list_tables(outcome: Outcome) -> Iterator[Table]:
+    """Yield the tables of a step for the terminal."""
     for title, rows in outcome.tables:
         cells = [[escape(cell) for cell in row] for row in rows]
         # all columns up to the last that holds words, such as a reason, which may be long
@@ -305,10 +314,6 @@ def _describe_outcome(outcome: Outcome) -> Iterator[str | Table]:
             (k + 1 for row in rows[1:] for k, cell in enumerate(row) if any(map(str.isalpha, cell))), default=1
         )
         yield make_table(cells, title=title, n_left=n_left)
-    if outcome.decision:
-        yield f"[bold]{escape(outcome.decision)}[/bold]"
-    if outcome.page is not None:
-        yield escape(f"Open {outcome.page} in a browser; it may show rows, so keep it to yourself.")
 
 
 def quote_command() -> str:

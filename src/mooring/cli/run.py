@@ -234,6 +234,7 @@ def _tell(console: execution.Output, event: Event) -> None:
     )
     for line in (*event.outcome.lines, *event.outcome.notes, event.outcome.decision, page):
         console.say(*([f"  {escape(line)}"] if line else []))
+    console.say(*execution.list_tables(event.outcome))
 
 
 def _go_on(console: execution.Output, driver: Driver, *, once: bool) -> Turn:

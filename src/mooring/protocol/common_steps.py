@@ -56,6 +56,7 @@ def _has_records(workspace: Workspace) -> bool:
 STUDY = Item("the study's file", ("study.toml",))
 COMPLETE = Item("the study with its roster", ("study.toml",), _is_complete)
 TABLE = Item("your table", holds=lambda workspace: bool(workspace.list_files(TABLES)))
+FITTING = Item("a table that fits the study", holds=lambda workspace: not workspace.is_misfit)
 HEADERS = Item("descriptions of tables", ("*.header.toml",))
 MEMBERSHIP = Item(
     "your vault and your card", ("vault", "NAME.card.toml"), lambda workspace: bool(workspace.identify().role)
@@ -163,6 +164,7 @@ COMMON: Sequence[Step] = (
         makes=(Item("a table that fits", holds=_is_fitted),),
         asks=(_TABLE, _IGNORE),
         awaits=await_nobody,
+        consent="reading",
         run=participant.fit,
         when=lambda workspace: workspace.has_study and workspace.identify().role in ("", "participant"),
     ),
@@ -297,7 +299,7 @@ COMMON: Sequence[Step] = (
         "Nothing leaves.",
         command="check",
         phase=SHARE_ONCE,
-        needs=(AGREED, TABLE),
+        needs=(AGREED, TABLE, FITTING),
         makes=(Item("a page and a record of the check", ("check.html",), has_record("check")),),
         asks=(_TABLE, _IGNORE, Question("output", "Page", "usual", "--output", default="check.html")),
         awaits=await_nobody,
@@ -310,7 +312,7 @@ COMMON: Sequence[Step] = (
         explanation="Write the one bundle that you upload; the same rows give the same file again. Nothing is sent.",
         command="share",
         phase=SHARE_ONCE,
-        needs=(AGREED, TABLE),
+        needs=(AGREED, TABLE, FITTING),
         makes=(BUNDLE,),
         sends=(Sent("NAME.bundle", "analyst", "inbox"),),
         asks=(

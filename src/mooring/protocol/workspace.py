@@ -58,6 +58,8 @@ class Workspace:
     """The vault, once it is open: a passphrase is asked once."""
     fitted: Schema | None = None
     """The columns that a table was last found to fit."""
+    is_misfit: bool = False
+    """Whether the table that was last looked at does not fit, so that sharing it would be refused."""
     _read: tuple[tuple[int, ...], Study] | None = field(default=None, repr=False)
     """The study as it was last read, with the version of its file."""
 

@@ -162,6 +162,12 @@ class TableFit(Record):
         """Whether there is no problem."""
         return not self.problems and not self.stopped
 
+    @property
+    def has_columns(self) -> bool:
+        """Whether the table has the columns that are declared, and no others; cells may not fit."""
+        whole = (ProblemKind.ABSENT_COLUMN, ProblemKind.UNKNOWN_COLUMN, ProblemKind.UNREADABLE)
+        return not self.stopped and not any(problem.kind in whole for problem in self.problems)
+
     def _repr_html_(self) -> str:
         fits, n = count_noun(self.n_rows, "row fits", "rows fit"), len(self.problems)
         verdict = f"{fits}." if self.fits else f"The table does not fit. Reasons: {n}."

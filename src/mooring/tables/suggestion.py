@@ -20,13 +20,19 @@ import numpy as np
 from mooring.tables.cells import distinct_words, is_number
 from mooring.tables.files import open_table
 from mooring.tables.mapping import ColumnMapping, TableMapping, is_decimal_comma, read_date
+from mooring.tables.problems import SENTINELS
 from mooring.tables.reader import read_columns
-from mooring.tables.schema import MISSING_WORDS, Column, Schema
+from mooring.tables.schema import MISSING_WORDS, Column, Schema, count_days
 from mooring.typing import TableSource
 
 DATE_FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d")
 """Forms of dates that are recognised; others are declared."""
 _TRUTHS = ({"yes", "y", "true", "t", "1", "ja", "j", "oui", "si", "sí"}, {"no", "n", "false", "f", "0", "nein", "non"})
+_SEXES = (
+    {"female", "f", "woman", "w", "weiblich", "frau", "féminin", "femme", "femenino", "mujer", "femmina", "vrouw", "v"},
+    {"male", "m", "man", "männlich", "maennlich", "mann", "masculin", "homme", "masculino", "hombre", "maschio"},
+)
+_ISO_DATES = "%Y-%m-%d"
 _MOST_WORDS = 200
 _MOST_PAIRS, _LONGEST_COMPARED = 2_500, 100
 _ALIKE, _ALIKE_ENOUGH = 0.75, 0.5
@@ -42,7 +48,8 @@ class SuggestedMapping:
     absent: tuple[str, ...]
     """Columns of the study for which the table has no column that could be suggested."""
     unknown_words: dict[str, tuple[str, ...]]
-    """Words of the table that are none of the study's, by the study's column. They are shown to the steward alone."""
+    """Words of the table that are no category, number or day of the study's column, by its name. They are shown to the
+    steward alone."""
 
 
 def suggest_mapping(
@@ -123,6 +130,7 @@ def _pair(
     for source in free:
         of_letters.setdefault(letters[source], []).append(source)
     many = len(absent) * len(free) > _MOST_PAIRS
+    only_dates = {} if many else _pair_only_dates(absent, free, wanted, counts)
     matchers = {name: WordMatcher(wanted[name].categories) for name in absent if name in wanted}
     scores = []
     for name in absent:
@@ -130,7 +138,7 @@ def _pair(
         for source in of_letters.get(letters[name], ()) if many else free:
             likeness = SequenceMatcher(None, letters[name], letters[source]).ratio()
             same_words = column is not None and matchers[name].knows_several(list(counts[source])[:_MOST_WORDS])
-            if likeness < _ALIKE and not same_words:
+            if likeness < _ALIKE and not same_words and only_dates.get(name) != source:
                 continue
             fit = 1.0 if column is None else _measure_fit(column, matchers[name], counts[source])
             if fit >= _ALIKE_ENOUGH:
@@ -144,6 +152,28 @@ def _pair(
             pairs[name] = source
             taken.add(source)
     return pairs
+
+
+def _pair_only_dates(
+    absent: Sequence[str], free: Sequence[str], wanted: Mapping[str, Column], counts: Mapping[str, Mapping[str, int]]
+) -> dict[str, str]:
+    """Return the one column of possible days for the one column of days that is absent; empty if several would do."""
+    names = [name for name in absent if name in wanted and wanted[name].is_date]
+    if len(names) != 1:
+        return {}
+    column = wanted[names[0]]
+    sources = [source for source in free if counts[source] and _holds_days(column, list(counts[source])[:_MOST_WORDS])]
+    return {names[0]: sources[0]} if len(sources) == 1 else {}
+
+
+def _holds_days(column: Column, words: Sequence[str]) -> bool:
+    """Return whether all words are days in the range of a column, in the same form."""
+    for form in (_ISO_DATES, *DATE_FORMATS):
+        days = [read_date(word, form) for word in words]
+        numbers = (column.number_of(count_days(day.isoformat())) for day in days if day is not None)
+        if None not in days and all(column.low <= number <= column.high for number in numbers):
+            return True
+    return False
 
 
 def _letters(name: str) -> str:
@@ -205,6 +235,8 @@ class WordMatcher:
         at = bisect_left(self._sorted, letters)
         near = self._sorted[at : at + 2]  # those that begin with the same letters stand together
         beginning = [fold for fold in near if fold.startswith(letters)]
+        if not beginning:
+            beginning = next((sorted(sex & set(self._folded)) for sex in _SEXES if letters in sex), [])
         return self._folded[beginning[0]] if len(beginning) == 1 else ""
 
     def knows_several(self, words: Iterable[str]) -> bool:
@@ -232,24 +264,29 @@ def _complete(column: Column, rule: ColumnMapping, known: TableMapping, counts: 
         and known.decimal == "."
         and any(is_decimal_comma(word) for word in words if not is_number(word))
     ):
-        return replace(rule, decimal=",")
-    return rule
+        rule = replace(rule, decimal=",")
+    codes = tuple(sorted(word for word in words if _is_missing_code(column, word)))
+    return replace(rule, missing_words=(*rule.missing_words, *codes))
+
+
+def _is_missing_code(column: Column, word: str) -> bool:
+    """Return whether a word is a number that often stands for a missing value, and cannot be a value of the column."""
+    number = float(word) if is_number(word) else None
+    return number in SENTINELS and not column.low <= number <= column.high
 
 
 def _list_unknown(
     column: Column, schema: Schema, rule: ColumnMapping, known: TableMapping, counts: Mapping[str, int]
 ) -> tuple[str, ...]:
-    """Return the words of a category that neither the study nor the mapping knows."""
-    if column.kind != "category" or rule.other:
+    """Return the words that neither the study nor the mapping reads as a category, a number or a day of a column."""
+    if rule.other:
         return ()
-    usual = {
-        *column.categories,
-        *rule.words,
-        *rule.missing_words,
-        *known.missing_words,
-        *schema.missing_words_of(column),
-    }
-    return tuple(sorted(word for word in counts if word not in usual))
+    usual = {*column.categories, *rule.words, *rule.missing_words, *known.missing_words}
+    left = sorted(word for word in counts if word not in usual.union(schema.missing_words_of(column)))
+    if column.is_date:
+        form = rule.date_format or known.date_format or _ISO_DATES
+        return tuple(word for word in left if read_date(word, form) is None and read_date(word, _ISO_DATES) is None)
+    return tuple(word for word in left if column.kind == "category" or _read_number(word) is None)
 
 
 def render_mapping(suggested: SuggestedMapping) -> str:

@@ -19,6 +19,56 @@ def test_four_stewards_and_an_analyst_carry_no_file_from_a_draft_to_predictions(
     assert [question.kind for question in town.asked[ANALYST]] == ["members"]
 
 
+OWN = "e-mail;Alter;Geschlecht;ill\n" + "".join(
+    f"{k}@example.org;{k},5;{'wm'[k % 2]};{('nein', 'ja')[k > 60]}\n" for k in range(20, 100)
+)
+
+
+@pytest.mark.parametrize("mechanism", ["rotation", "sums"])
+def test_a_table_with_other_names_and_words_is_read_as_a_person_agrees(mechanism: str, folder: Path) -> None:
+    town = Town.found(folder, draft(mechanism), names=NAMES[:1])
+    path, mapping = folder / "north" / "patients.csv", folder / "north" / "mapping.toml"
+    path.write_text(OWN)
+    town.answers["north", "reading"] = None
+    for name in (ANALYST, "north", ANALYST, "north"):
+        town.advance(name)
+    (question, *_) = town.asked["north"]
+    assert question.kind == "reading"
+    assert dict(question.facts)["Left out"] == "e-mail, Alter"  # 'Alter' is not like 'age'
+    assert [row[:2] for row in question.columns[1:]] == [("sex", "Geschlecht"), ("ill", "ill")]
+    assert not mapping.exists()
+    assert "Fit your table" not in town.took("north")
+    path.write_text(OWN.replace("Alter", "AGE"))
+    town.answers["north", "reading"] = True
+    turn = town.advance("north", share="ask")
+    assert "AGE" in mapping.read_text()
+    assert "Fit your table" in town.took("north")
+    assert not any("fit" in lacks for waiting in turn.waits for lacks in waiting.lacks)
+    n_asked = len(town.asked["north"])
+    town.advance("north")
+    assert "reading" not in [question.kind for question in town.asked["north"][n_asked:]]
+
+
+@pytest.mark.parametrize("mechanism", ["rotation", "sums"])
+def test_a_run_waits_while_a_table_lacks_a_column_and_goes_on_once_it_is_read(mechanism: str, folder: Path) -> None:
+    town = Town.found(folder, draft(mechanism), names=NAMES[:2])
+    table = folder / "north" / "patients.csv"
+    table.write_text(OWN)
+    town.answers["north", "reading"] = False
+    for name in (ANALYST, "south", "north", ANALYST, "south", "north"):
+        turn = town.advance(name)
+    assert "a table that fits the study" in {lacks for waiting in turn.waits for lacks in waiting.lacks}
+    assert "Share" not in town.took("north")
+    mapping = folder / "north" / "mapping.toml"
+    mapping.write_text(
+        'decimal = ","\nignore = ["e-mail"]\n[columns.age]\nsource = "Alter"\n'
+        '[columns.sex]\nsource = "Geschlecht"\nwords = {w = "female", m = "male"}\n'
+        '[columns.ill]\nwords = {nein = "no", ja = "yes"}\n'
+    )
+    town.advance("north")
+    assert "See what would be disclosed" in town.took("north")
+
+
 def test_helpers_combine_by_themselves_and_members_may_be_gone_without(folder: Path) -> None:
     study = draft("sums", quorum=2)
     town = Town.found(folder, study, names=NAMES[:3], helpers=("first", "second"))

@@ -24,6 +24,7 @@ from mooring.protocol.driver.questions import (
     Given,
     OpenQuestion,
     ask_about_members,
+    ask_about_reading,
     ask_about_sharing,
     ask_about_study,
 )
@@ -33,7 +34,7 @@ from mooring.protocol.messages import envelope
 from mooring.protocol.messages.study import Study
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.step import AGREED, Item, Step, Value
-from mooring.protocol.steps import StepState, state_of
+from mooring.protocol.steps import StepState, find_step, state_of
 from mooring.protocol.transport.place import Place
 from mooring.protocol.transport.transfer import ENVELOPE, check_parcel
 from mooring.protocol.workspace import Workspace
@@ -290,7 +291,7 @@ class Driver:
                 continue
             self._refuse_second_device(state)
             if step.consent and not state.is_done:
-                agreed = self._consent(step, waits)
+                agreed = self._agree_on_reading(answers) if step.consent == "reading" else self._consent(step, waits)
                 if agreed is None:
                     continue
                 answers |= agreed
@@ -346,6 +347,22 @@ class Driver:
         if not self.given.accepted and not self._answer(ask_about_members(known)):
             return None
         return {"cards": tuple(paths)}
+
+    def _agree_on_reading(self, answers: dict[str, Value]) -> dict[str, Value] | None:
+        """Write how a table that differs from the study is read, once a person agrees; return None without an answer.
+
+        After a no the table is taken as it is, and the step lists what does not fit.
+        """
+        question = ask_about_reading(self.workspace, **answers)  # type: ignore[arg-type]  # as the step 'match' takes them
+        if question is None or question.subject in self._declined:
+            return {}
+        if self._answer(question):
+            match = find_step(self.workspace, "match").run
+            assert match is not None
+            match(self.workspace, **answers, command=COMMAND)
+            self.tell(Event("notice", f"Wrote {self.workspace.show(self.workspace.mapping_file)}, which stays here."))
+            return {}
+        return {} if question.subject in self._declined else None
 
     def _answer(self, question: OpenQuestion) -> bool:
         """Return whether a question has the answer yes; without an answer, it stays open."""

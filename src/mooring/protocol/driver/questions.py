@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from mooring.protocol.messages.card import Member, Role, card_fingerprint
@@ -20,15 +22,16 @@ Sharing = Literal["ask", "yes", "no", "if-advised"]
 class OpenQuestion(Record):
     """A question to a person, whose answer is yes or no."""
 
-    kind: Literal["members", "study", "share"]
-    """Whether these are all members, whether this is the study that was agreed on, whether rows are shared."""
+    kind: Literal["reading", "members", "study", "share"]
+    """Whether a table is read rightly, whether these are all members, whether this is the study that was agreed on, whether
+    rows are shared."""
     subject: str
     """What is asked about, as a digest: an answer to one question is no answer to the next."""
     words: str
     facts: tuple[tuple[str, str], ...] = ()
     """What a person should know before answering: headings and sentences."""
     columns: tuple[tuple[str, ...], ...] = ()
-    """The study's columns with what they may hold, headings first; empty where they do not matter."""
+    """The study's columns with what they may hold, or how they are read, headings first; empty where they do not matter."""
     fingerprints: tuple[tuple[str, str], ...] = ()
     """What to compare with what others say by telephone: names and fingerprints."""
     advice: str = ""
@@ -109,6 +112,26 @@ def ask_about_members(cards: Sequence[tuple[Role, Member]]) -> OpenQuestion:
         "else can join.",
         tuple((member.name, role) for role, member in sorted(cards, key=lambda card: card[1].name)),
         fingerprints=fingerprints,
+    )
+
+
+def ask_about_reading(workspace: Workspace, data: Path, ignore: Sequence[str] = ()) -> OpenQuestion | None:
+    """Return the question whether a table that differs from the study is read rightly; None if there is nothing to ask."""
+    from mooring.protocol.participant.reading import propose_reading
+
+    reading = propose_reading(workspace, data, ignore=tuple(ignore))
+    if reading is None:
+        return None
+    facts = [("Left out", ", ".join(reading.left_out))] if reading.left_out else []
+    facts += [("Not recognised", " ".join(reading.notes))] if reading.notes else []
+    subject = hashlib.sha256(repr((workspace.study.digest, reading)).encode()).hexdigest()
+    return OpenQuestion(
+        "reading",
+        subject,
+        "Your table differs from the study's. Is it read rightly so? A yes writes "
+        f"{workspace.show(workspace.mapping_file)}, where you can change it.",
+        tuple(facts),
+        tuple(map(tuple, reading.rules)) if len(reading.rules) > 1 else (),
     )
 
 

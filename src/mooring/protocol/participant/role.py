@@ -267,6 +267,8 @@ def check_table_fit(
 
 def _describe_adapted(fit: TableFit) -> list[str]:
     """Return a sentence on the cells and lines that `share` adapts or leaves out, if there are any."""
+    if not fit.has_columns:  # the whole table is refused
+        return []
     n_cells = sum(problem.n_cells for problem in fit.problems)
     unfit = f"{count_noun(n_cells, 'cell or line does', 'cells or lines do')} not fit the study"
     adapts = "numbers are clipped, other cells filled, and rows without a label or person left out"

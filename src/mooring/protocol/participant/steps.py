@@ -13,6 +13,8 @@ from mooring.typing import Progress, TableSource
 if TYPE_CHECKING:
     from mooring.protocol.messages.card import Role
     from mooring.protocol.participant.role import Participant
+    from mooring.tables import TableFit
+    from mooring.tables.mapping import TableMapping
 
 _MOST_SHOWN = 50
 _PROBLEMS = ("column", "got", "what to do", "expected", "cells", "first rows")
@@ -97,33 +99,33 @@ def match(
 ) -> Outcome:
     """Write how a site's own table is read, with suggestions where names and cells differ from the study's."""
     from mooring.atomic_io import write_atomically
+    from mooring.protocol.participant.reading import describe_unknown, suggest_reading
     from mooring.protocol.participant.role import check_table_fit
     from mooring.protocol.registry import exchange_of
-    from mooring.tables.mapping import MappedTable, TableMapping, declare_mapping, read_mapping
-    from mooring.tables.suggestion import render_mapping, suggest_mapping
+    from mooring.tables.mapping import MappedTable, declare_mapping
+    from mooring.tables.suggestion import render_mapping
 
     study, path = workspace.study, workspace.mapping_file
-    known = read_mapping(path) if path.exists() else TableMapping()
     marks = {"decimal": decimal, "date_format": date_format, "separator": separator}
-    known = declare_mapping(
-        known, rename=rename, words=word, other=other, missing_words=missing_word, ignore=ignore, marks=marks
-    )
-    person = exchange_of(study).person_column(study)
-    suggested = suggest_mapping(study.schema, data, known, further=[person])
-    table = MappedTable(data, suggested.mapping.fit_to(study.schema, person))
+
+    def declare(known: TableMapping) -> TableMapping:
+        return declare_mapping(
+            known, rename=rename, words=word, other=other, missing_words=missing_word, ignore=ignore, marks=marks
+        )
+
+    suggested = suggest_reading(workspace, data, declare)
+    table = MappedTable(data, suggested.mapping.fit_to(study.schema, exchange_of(study).person_column(study)))
     write_atomically(path, render_mapping(suggested).encode(), mode=0o600, what="the mapping")
     result, _ = check_table_fit(study, table, progress=progress)
     rules = suggested.mapping.describe()
     unknown = {name: len(words) for name, words in suggested.unknown_words.items()}
-    verdict = (
-        "Every row now fits the study." if result.fits else "Some cells do not fit yet: 'mooring check --fit-only'."
-    )
-    tables: list[tuple[str, Rows]] = []
+    verdict = "Every row now fits the study." if result.fits else "Some of the table does not fit the study yet."
+    tables: list[tuple[str, Rows]] = [] if result.fits else [("What does not fit", _list_problems(result))]
     if rules:
         tables.append(("How the table is read", [("Column of the study", "Read from", "Rules"), *rules]))
     if show_values and unknown:
         words = [(name, ", ".join(shown[:_MOST_SHOWN])) for name, shown in suggested.unknown_words.items()]
-        tables.append(("Words that the study does not declare", [("Column", "Words"), *words]))
+        tables.append(("Words that the study does not know", [("Column", "Words"), *words]))
     return Outcome(
         suggested.mapping,
         {"mapping": workspace.show(path), "pairs": suggested.pairs, "unknown_words": unknown, "fits": result.fits},
@@ -133,11 +135,7 @@ def match(
         ),
         notes=(
             *(f"Nothing in your table looks like {name!r}: --rename '{name}=…' names it." for name in suggested.absent),
-            *(
-                f"Column {name!r} has {count_noun(n, 'word')} that the study does not declare; --show-values shows them."
-                for name, n in unknown.items()
-                if not show_values
-            ),
+            *(describe_unknown(study.schema, name, n, is_shown=show_values) for name, n in unknown.items()),
         ),
         tables=tuple(tables),
         standing="whole" if result.fits else "in part",
@@ -179,16 +177,33 @@ def fit(
 ) -> Outcome:
     """List everything in a table that does not fit the study."""
     from mooring.protocol.participant.role import check_table_fit
+    from mooring.protocol.registry import exchange_of
 
     study = workspace.study
     table = read_by_mapping(workspace, data)
     result, warnings = check_table_fit(study, table, ignore=tuple(ignore), progress=progress)
     workspace.fitted = study.schema if result.fits else None
+    workspace.is_misfit = not (result.fits or (result.has_columns and exchange_of(study).adapts_rows(study)))
     fits = f"{count_noun(result.n_rows, 'row fits', 'rows fit')} the study {study.name!r}."
     line = f"{fits} Nothing was kept, and nothing left."
     if not result.fits:
         line = f"The table does not fit the study {study.name!r}. Row 1 is the first beneath the header."
     stopped = (f"Not read to its end: {result.stopped}",) if result.stopped else ()
+    cure = (
+        f"Correct the table, or let 'mooring match' write in {workspace.show(workspace.mapping_file)} how it is read."
+    )
+    return Outcome(
+        result,
+        {"study": study.name, "fits": result.fits, **result.as_dict(), "warnings": warnings},
+        (line, *stopped),
+        notes=(*([] if result.fits else [cure]), *warnings, *state_mapping(workspace)),
+        tables=(("", _list_problems(result)),) if result.problems else (),
+        standing="whole" if result.fits and not warnings else "in part",
+    )
+
+
+def _list_problems(fit: TableFit) -> Rows:
+    """Return what does not fit as a table, headings first."""
     rows = [
         (
             problem.column,
@@ -198,16 +213,9 @@ def fit(
             str(problem.n_cells or ""),
             ", ".join(map(str, problem.first_rows)),
         )
-        for problem in result.problems
+        for problem in fit.problems
     ]
-    return Outcome(
-        result,
-        {"study": study.name, "fits": result.fits, **result.as_dict(), "warnings": warnings},
-        (line, *stopped),
-        notes=(*warnings, *state_mapping(workspace)),
-        tables=(("", drop_empty_columns([_PROBLEMS, *rows])),) if rows else (),
-        standing="whole" if result.fits and not warnings else "in part",
-    )
+    return drop_empty_columns([_PROBLEMS, *rows])
 
 
 def check(

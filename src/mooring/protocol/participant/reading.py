@@ -1,0 +1,81 @@
+"""How a participant's own table could be read as the study's, where it differs, and what a person is told of that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mooring.protocol.registry import exchange_of
+from mooring.protocol.workspace import Workspace
+from mooring.serialization import Rows, count_noun
+from mooring.tables.mapping import TableMapping, read_mapping
+from mooring.tables.schema import Schema
+from mooring.tables.suggestion import SuggestedMapping, suggest_mapping
+
+_MOST_WORDS = 12
+_OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A suggested reading of a table, in words."""
+
+    rules: Rows
+    """How each column that differs is read, headings first."""
+    left_out: tuple[str, ...]
+    """Columns of the table that the study does not have."""
+    notes: tuple[str, ...]
+    """Sentences on what is not recognised."""
+
+
+def suggest_reading(
+    workspace: Workspace, data: Path, declare: Callable[[TableMapping], TableMapping] = lambda known: known
+) -> SuggestedMapping:
+    """Complete the mapping of a folder for a table; `declare` adds what a person says to what the file says."""
+    study, path = workspace.study, workspace.mapping_file
+    known = declare(read_mapping(path) if path.exists() else TableMapping())
+    return suggest_mapping(study.schema, data, known, further=[exchange_of(study).person_column(study)])
+
+
+def propose_reading(workspace: Workspace, data: Path, *, ignore: tuple[str, ...] = ()) -> Reading | None:
+    """Return how a table without a mapping could be read; None if it has one, or is read as it is.
+
+    Words that stand for a category are named, since they are recognised by the study's own; no other word is.
+    """
+    if workspace.mapping_file.exists():
+        return None
+    given = TableMapping(ignore=ignore)
+    suggested = suggest_reading(workspace, data, lambda known: replace(known, ignore=ignore))
+    if suggested.mapping == given:
+        return None
+    schema = workspace.study.schema
+    rules = [("column of the study", "read from", "how"), *_list_rules(suggested.mapping)]
+    notes = [f"Nothing in the table looks like {name!r}." for name in suggested.absent]
+    notes += [describe_unknown(schema, name, len(words)) for name, words in suggested.unknown_words.items()]
+    return Reading(tuple(rules), suggested.mapping.ignore, tuple(notes))
+
+
+def _list_rules(mapping: TableMapping) -> list[tuple[str, str, str]]:
+    """Return the rules of columns as `TableMapping.describe` does, with the words that are translated."""
+    rules = []
+    for name, source, described in mapping.describe():
+        words = mapping.columns[name].words.items()
+        shown = ", ".join(f"{word} is {category}" for word, category in list(words)[:_MOST_WORDS])
+        shown += ", …" if len(words) > _MOST_WORDS else ""
+        rules.append((name, source, described.replace(f"{count_noun(len(words), 'word')} translated", shown)))
+    return rules
+
+
+def describe_unknown(schema: Schema, name: str, n_words: int, *, is_shown: bool = False) -> str:
+    """Return a sentence on words of a column that the study does not know, and what to do about them."""
+    categories = {column.name: column.categories for column in schema.columns} | {
+        schema.label.column: schema.label.classes
+    }
+    shown = "" if is_shown else " 'mooring match' with --show-values shows them on your screen;"
+    if declared := categories.get(name):
+        cure = f"--word '{name}:WORD={declared[0]}' translates one"
+        cure += f", --other '{name}={_OTHER}' all" if _OTHER in declared else ""
+        return f"Column {name!r} has {count_noun(n_words, 'word')} that the study does not declare.{shown} {cure}."
+    cure = f"--missing-word '{name}=WORD' says that one stands for a missing value"
+    return f"Column {name!r} has {count_noun(n_words, 'word')} that cannot be read.{shown} {cure}."
