@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mooring.errors import InputError
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.workspace import Workspace
 from mooring.serialization import Rows, count_noun
@@ -46,7 +47,10 @@ def propose_reading(workspace: Workspace, data: Path, *, ignore: tuple[str, ...]
     if workspace.mapping_file.exists():
         return None
     given = TableMapping(ignore=ignore)
-    suggested = suggest_reading(workspace, data, lambda known: replace(known, ignore=ignore))
+    try:
+        suggested = suggest_reading(workspace, data, lambda known: replace(known, ignore=ignore))
+    except InputError:  # it cannot be read as a table; looking whether it fits says why
+        return None
     if suggested.mapping == given:
         return None
     schema = workspace.study.schema
