@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 import numpy as np
@@ -20,15 +21,17 @@ from mooring.audit import (
     PointResult,
     RotationPoint,
     SumPoint,
+    SumSimulation,
     plan_study,
     simulate_sums,
 )
 from mooring.audit.auditor import Auditor
 from mooring.audit.deployment import Deployment
-from mooring.audit.planning.plan import RecommendedSums
+from mooring.audit.operating_points import OperatingPoint, Recommendation
 from mooring.audit.simulation import JointModel
 from mooring.audit.statements import state_total
 from mooring.audit.sums.leakage import attack_total
+from mooring.audit.sums.point import RecommendedSums
 from mooring.audit.utility import Alone, References, measure_alone, measure_utility
 from mooring.errors import InputError
 from mooring.learners import LearnerLike
@@ -208,7 +211,7 @@ def test_images_have_the_features_of_pictures() -> None:
 def plan() -> Plan:
     told: list[tuple[int, int, str]] = []
     options = {"attacks": ["procrustes", *NAMES], "learner": "linear", "n_canary_runs": 200}
-    options |= {"sums": [SumPoint(None), SumPoint(1.0)], "progress": lambda *words: told.append(words)}
+    options |= {"others": [SumPoint(None), SumPoint(1.0)], "progress": lambda *words: told.append(words)}
     found = planned(study(8, 40, n_participants=40), limit="epsilon at most 2", **options)
     assert {one.point.product_share for one in found.audit.totals} == {PRODUCT_SHARE}  # rows do not choose it
     assert [words[:2] for words in told] == [(k, 4) for k in range(5)]
@@ -251,7 +254,7 @@ def test_a_limit_of_epsilon_is_answered_by_sums(plan: Plan) -> None:
     assert plan.answer == "pays"
     for words in ("Recommended: secure sums, ε = 2", "odds by 7.40", "1 participant colluding"):
         assert words in plan.verdict
-    assert plan.mechanism == RecommendedSums("secure-sum", 2.0, 1e-5, 1, plan.recommended.point.product_share)
+    assert plan.mechanism == RecommendedSums(2.0, 1e-5, 1, plan.recommended.point.product_share)
     assert plan.mechanism_lines().startswith('[mechanism]\nname = "secure-sum"\nepsilon = 2\n')
     assert [one.point.epsilon for one in plan.audit.totals] == [None, 1.0, 2.0]
     assert plan.audit.headline_point is plan.recommended
@@ -273,6 +276,46 @@ def test_a_limit_of_epsilon_is_met_by_a_guarantee_alone(plan: Plan) -> None:
         for more in (-0.001, 0.001)
     ]
     assert met == [False, True]
+
+
+@dataclass(frozen=True)
+class RecommendedTotals(Recommendation):
+    name: ClassVar[str] = "noisy-totals"
+
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class NoisyTotals(OperatingPoint):
+    """A mechanism that mooring does not know, with a guarantee."""
+
+    mechanism: ClassVar[str] = "noisy-totals"
+    shares_rows: ClassVar[bool] = False
+
+    epsilon: float
+
+    @property
+    def promise(self) -> tuple[float, float]:
+        return self.epsilon, 1e-5
+
+    def with_epsilon(self, epsilon: float) -> "NoisyTotals":
+        return NoisyTotals(epsilon)
+
+    def simulate(self, deployment: Deployment) -> SumSimulation:
+        return SumPoint(self.epsilon).simulate(deployment)  # type: ignore[return-value]
+
+    def recommend(self, deployment: Deployment, data_noise_scale: float) -> RecommendedTotals:
+        return RecommendedTotals(self.epsilon)
+
+
+def test_a_plan_recommends_a_mechanism_that_mooring_does_not_know() -> None:
+    options: dict[str, Any] = {"attacks": ["procrustes"], "learner": "linear", "n_canary_runs": 50}
+    rows = study(8, 40, n_participants=40)
+    plan = planned(rows, limit="epsilon at most 2", others=[NoisyTotals(1.0)], **options)
+    assert plan.recommended is not None
+    assert (plan.recommended.point, plan.mechanism) == (NoisyTotals(2.0), RecommendedTotals(2.0))
+    assert plan.mechanism_lines() == '[mechanism]\nname = "noisy-totals"\nepsilon = 2'
+    assert Plan.from_json(plan.to_json()) == plan
 
 
 def test_sums_that_do_not_pay_are_not_recommended(refused: Callable[..., None]) -> None:

@@ -1,4 +1,4 @@
-"""Operating points: a mechanism with its settings, as data."""
+"""Operating points: a mechanism with its settings, as data; and what a plan recommends for a study."""
 
 from __future__ import annotations
 
@@ -7,10 +7,25 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mooring.audit.simulation import Simulation
+from mooring.errors import InputError
 from mooring.serialization import OpenRecord
 
 if TYPE_CHECKING:
     from mooring.audit.deployment import Deployment
+
+
+@dataclass(frozen=True)
+class Recommendation(OpenRecord):
+    """Recommended entries of [mechanism] in a study; each mechanism defines its own, as a frozen dataclass."""
+
+    kind_key: ClassVar[str] = "name"
+    name: ClassVar[str] = ""
+    """The mechanism's name."""
+
+    @property
+    def has_known_noise(self) -> bool:
+        """Whether the noise is in the unit of a study."""
+        return True
 
 
 @dataclass(frozen=True)
@@ -27,6 +42,11 @@ class OperatingPoint(OpenRecord):
     """The mechanism's name, by which a result that was written to a file is read back."""
     shares_rows: ClassVar[bool] = True
     """Whether participants upload rows, which attackers try to rebuild, rather than sums over rows."""
+
+    @property
+    def mechanism_in_words(self) -> str:
+        """What a sentence calls the mechanism."""
+        return self.mechanism
 
     @property
     def promise(self) -> tuple[float, float] | None:
@@ -74,6 +94,17 @@ class OperatingPoint(OpenRecord):
     def simulate(self, deployment: Deployment) -> Simulation:
         """Return a simulation of the mechanism with these settings on the rows of a deployment."""
         raise NotImplementedError
+
+    def with_epsilon(self, epsilon: float) -> OperatingPoint:
+        """Return the point with this ε; only for mechanisms that give a guarantee."""
+        raise InputError("epsilon", problem=f"{self.mechanism} gives no guarantee.", cure="Choose secure sums.")
+
+    def recommend(self, deployment: Deployment, data_noise_scale: float) -> Recommendation | None:
+        """Return the settings of a study at this point; None if the mechanism has no studies.
+
+        `data_noise_scale` is σ for the audited rows.
+        """
+        return None
 
     def is_usable_with(self, simulation: Any) -> bool:
         """Return whether a study between organisations may use these settings for the rows of a simulation."""

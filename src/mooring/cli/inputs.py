@@ -117,14 +117,14 @@ class AuditInputs:
 
         return exchange_of(self.study).assessment.make_audit_maps(self.study).features
 
-    def sum_points(self, epsilons: Sequence[float | None]) -> tuple[SumPoint, ...]:
-        """Return points of secure sums at each ε for a plan, the study's own first."""
+    def points_without_rows(self, epsilons: Sequence[float | None]) -> tuple[OperatingPoint, ...]:
+        """Return points that upload no rows, at each ε, for a plan; the study's own is first."""
         if self.study is None:
             return tuple(SumPoint(epsilon) for epsilon in epsilons)
         from mooring.protocol.exchange_types import AuditRequest
 
         points = points_of(self, AuditRequest(epsilons=epsilons))
-        return tuple(point for point in points if isinstance(point, SumPoint))
+        return tuple(point for point in points if not point.shares_rows)
 
     def settings(self, options: AuditOptions, folder: Path, **more: Any) -> AuditSettings:
         """Return the settings of an audit; finished points are kept in the folder."""

@@ -93,7 +93,7 @@ def plan(
             limit=limit,
             n_components=options.components,
             n_anchor_rows=None if inputs.study is None else inputs.study.as_dict()["mechanism"].get("n_anchor_rows"),
-            sums=inputs.sum_points(_EPSILONS),
+            others=inputs.points_without_rows(_EPSILONS),
             settings=inputs.settings(options, output, feature_map=inputs.feature_map),
             progress=tell,
         )

@@ -3,49 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from mooring.audit.decision import Decision, Reason, Remark, judge_joining, weigh_point
+from mooring.audit.operating_points import Recommendation
 from mooring.audit.point_result import PointResult
 from mooring.audit.result import QUESTION, AuditResult
 from mooring.learners import Answer
 from mooring.metrics.limits import LeakageLimit
-from mooring.serialization import Count, Record, render_html
-
-
-@dataclass(frozen=True)
-class RecommendedRotation(Record):
-    """Recommended entries of [mechanism] in a study of rotation."""
-
-    name: Literal["rotation"]
-    method: str
-    n_components: Count | None
-    """None without a projection: the number then follows from the study's columns."""
-    n_anchor_rows: Count
-    data_noise_scale: float | None
-    """None if its unit in a study is not known, because the rows were not encoded by a study."""
-    anchor_noise_scale: float
-    projection: str
-
-    @property
-    def has_known_noise(self) -> bool:
-        """Whether the noise is in the unit of a study."""
-        return self.data_noise_scale is not None
-
-
-@dataclass(frozen=True)
-class RecommendedSums(Record):
-    """Recommended entries of [mechanism] in a study of secure sums, which has a quorum of its own."""
-
-    has_known_noise: ClassVar[bool] = True
-
-    name: Literal["secure-sum"]
-    epsilon: float
-    delta: float
-    n_colluders: Count | None
-    product_share: float
-    expected_rows: Count | None = None
-    """Number of rows of all participants together, of studies of pictures; None for others."""
+from mooring.serialization import Record, render_html
 
 
 @dataclass(frozen=True)
@@ -57,13 +23,13 @@ class Plan(Record):
     limit: LeakageLimit
     audit: AuditResult
     """The report on the half of the rows that the search did not use, with independent random draws: the chosen point, or
-    the safest one if none keeps to the limit, and secure sums."""
+    the safest one if none keeps to the limit, and a point with a guarantee."""
     recommended: PointResult | None
     """The chosen point, if it keeps to the limit in the report and is not shown to be no better than training alone.
     `answer` says whether it is shown to be better."""
     verdict: str
     """The recommendation in words."""
-    mechanism: RecommendedRotation | RecommendedSums | None = None
+    mechanism: Recommendation | None = None
     """The recommendation as settings of a study."""
     search: AuditResult | None = None
     """All points that were tried, on the other half of the rows; None if the limit bounds ε."""
@@ -98,7 +64,7 @@ class Plan(Record):
         if self.mechanism is None:
             return None
         lines = ["[mechanism]"]
-        for name, value in vars(self.mechanism).items():
+        for name, value in self.mechanism.as_dict().items():
             if value is not None:
                 words = (
                     f'"{value}"' if isinstance(value, str) else str(value) if isinstance(value, int) else f"{value:.6g}"

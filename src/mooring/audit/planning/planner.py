@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from mooring.audit.auditor import Auditor
-from mooring.audit.planning.plan import Plan, RecommendedRotation, RecommendedSums
+from mooring.audit.operating_points import OperatingPoint, Recommendation
+from mooring.audit.planning.plan import Plan
 from mooring.audit.planning.search import HALVES, PointSearch
 from mooring.audit.point_result import PointResult
-from mooring.audit.rotation.point import RotationPoint, point_with_noise
+from mooring.audit.rotation.point import point_with_noise
 from mooring.audit.specification import AuditSettings
 from mooring.audit.statements import state_total
 from mooring.audit.sums.point import SumPoint
@@ -23,7 +24,7 @@ from mooring.metrics.limits import DEFAULT_LIMIT, LeakageLimit
 from mooring.tables import Partition
 from mooring.typing import Array, Progress
 
-_CONTRAST = 0.5  # the private-data noise of the point that secure sums are shown beside
+_CONTRAST = 0.5  # the private-data noise of the point that mechanisms with a guarantee are shown beside
 
 
 def plan_study(
@@ -33,7 +34,7 @@ def plan_study(
     limit: LeakageLimit | str = DEFAULT_LIMIT,
     n_components: int | Sequence[int] | None = None,
     n_anchor_rows: int | None = None,
-    sums: Sequence[SumPoint] = (),
+    others: Sequence[OperatingPoint] = (),
     settings: AuditSettings | None = None,
     progress: Progress | None = None,
 ) -> Plan:
@@ -52,8 +53,9 @@ def plan_study(
         best point. A projection in the settings fixes it.
     n_anchor_rows : int, optional
         r. The default is four times h; half and twice as many are then tried at the best point.
-    sums : sequence of SumPoint, optional
-        Secure sums to try besides the methods. If the limit bounds ε, the other settings of the first one are used.
+    others : sequence of OperatingPoint, optional
+        Points of other mechanisms to try besides the methods, such as `SumPoint`. If the limit bounds ε, the first one is
+        also tried with this ε.
     settings, progress
         As for `run_audit`.
 
@@ -72,7 +74,7 @@ def plan_study(
     searcher, reporter = _halve(datasets, labels, settings)
     described: dict[str, Any] = {"seed": settings.seed}
     if limit.measure == "epsilon":
-        return _plan_sums(searcher, reporter, limit, sums, progress, described)
+        return _plan_guarantee(reporter, limit, others, progress, described)
     fixed = n_components is not None or isinstance(settings.projection, Projection)
     widths = _widths(n_components, searcher)
     search = PointSearch(searcher, limit, progress, n_anchor_rows)
@@ -82,13 +84,12 @@ def plan_study(
         search.over_noise(h)
     search.over_shape(widen=not fixed)
     reported, recommended, verdict = search.conclude(reporter)
-    tried_sums, more, beside = _try_sums(searcher, reporter, sums, search)
+    tried_others, more, beside = _try_others(searcher, reporter, others, search)
     search.finish()
     chosen: dict[str, Any] = {"chosen": 0} if search.best() is not None else {"safest": True}
     audit = reporter.result([reported, *more], **chosen, **described)
-    tried = searcher.result([*search.tried.values(), *tried_sums], **described)
-    method = None if recommended is None else _tabulate(recommended, reporter)
-    return Plan(limit, audit, recommended, verdict + beside, method, search=tried)
+    tried = searcher.result([*search.tried.values(), *tried_others], **described)
+    return Plan(limit, audit, recommended, verdict + beside, _recommend(recommended, reporter), search=tried)
 
 
 def _halve(
@@ -101,18 +102,17 @@ def _halve(
     return Auditor.of(halves[0], None, settings), Auditor.of(halves[1], None, other)
 
 
-def _plan_sums(
-    searcher: Auditor,
+def _plan_guarantee(
     reporter: Auditor,
     limit: LeakageLimit,
-    sums: Sequence[SumPoint],
+    others: Sequence[OperatingPoint],
     progress: Progress | None,
     described: dict[str, Any],
 ) -> Plan:
-    """Return the plan for a limit of ε: secure sums with this ε, beside one point that uploads rows."""
+    """Return the plan for a limit of ε: a mechanism that guarantees this ε, beside one point that uploads rows."""
     h = reporter.deployment.default_n_components
     contrast = point_with_noise(0.0, _CONTRAST, n_components=h, n_anchor_rows=4 * h)
-    has_labels = reporter.deployment.label_kind is not None and searcher.deployment.label_kind is not None
+    has_labels = reporter.deployment.label_kind is not None
     if not has_labels or limit.bound <= 0:
         raise InputError(
             "limit",
@@ -120,8 +120,8 @@ def _plan_sums(
             got=str(limit),
             cure="Secure sums train a model: name a label.",
         )
-    within = replace(sums[0], epsilon=limit.bound) if sums else SumPoint(limit.bound)
-    asked = list(dict.fromkeys((*sums, within)))
+    within = others[0].with_epsilon(limit.bound) if others else SumPoint(limit.bound)
+    asked = list(dict.fromkeys((*others, within)))
     tell = progress or (lambda done, total, words: None)
     results = []
     for k, point in enumerate(asked):
@@ -132,56 +132,39 @@ def _plan_sums(
     tell(len(asked) + 1, len(asked) + 1, "done")
     place = asked.index(within)
     best = results[place]
-    chosen = best.point
-    assert isinstance(chosen, SumPoint)
     audit = reporter.result([*results, audited], chosen=place, **described)
     answer = None if best.gain is None else best.gain.answer
     named = {"pays": "Recommended", "does not pay": "Nothing is recommended. Within the limit"}
-    words = f"{named.get(answer or '', 'Within the limit')}: secure sums, {chosen.state_guarantee()}"
+    words = f"{named.get(answer or '', 'Within the limit')}: {best.point.mechanism_in_words}, {best.point.state_guarantee()}"
     verdict = f"{words} At ε = {limit.bound:g} {state_total(best)} {HALVES}"
-    pays = answer != "does not pay"
-    if not pays:
-        return Plan(limit, audit, None, verdict)
-    share, expected_rows = chosen.product_share, chosen.expected_rows or None
-    entries = RecommendedSums("secure-sum", limit.bound, chosen.delta, chosen.n_colluders, share, expected_rows)
-    return Plan(limit, audit, best, verdict, entries)
+    recommended = None if answer == "does not pay" else best
+    return Plan(limit, audit, recommended, verdict, _recommend(recommended, reporter))
 
 
-def _try_sums(
-    searcher: Auditor, reporter: Auditor, sums: Sequence[SumPoint], search: PointSearch
+def _try_others(
+    searcher: Auditor, reporter: Auditor, others: Sequence[OperatingPoint], search: PointSearch
 ) -> tuple[list[PointResult], list[PointResult], str]:
-    """Return secure sums on the rows of the search, the least ε that pays there on the other rows, and a sentence on it."""
+    """Return other points on the rows of the search, the least ε that pays there on the other rows, and a sentence on it."""
     if searcher.deployment.label_kind is None:
         return [], [], ""
     results = []
-    for point in sums:
+    for point in others:
         search.say(point.title_with())
         results.append(searcher.audit(point))
     able = [result for result in results if result.point.promise is not None and result.gain is not None]
     paying = [result for result in able if result.gain is not None and result.gain.answer == "pays"]
     if not paying or reporter.deployment.label_kind is None:
-        return results, [], " Secure sums, which carry a guarantee, were not shown to pay either." if able else ""
-    least = min(paying, key=lambda result: result.point.promise or (math.inf, 0.0)).point
-    assert isinstance(least, SumPoint)
-    reported = reporter.audit(least)
-    words = f" Secure sums carry a guarantee instead: at ε = {least.epsilon:g} {state_total(reported)}"
+        return results, [], " Points that carry a guarantee were not shown to pay either." if able else ""
+    (epsilon, _), least = min((result.point.promise or (math.inf, 0.0), k) for k, result in enumerate(paying))
+    reported = reporter.audit(paying[least].point)
+    mechanism = reported.point.mechanism_in_words.capitalize()
+    words = f" {mechanism} carry a guarantee instead: at ε = {epsilon:g} {state_total(reported)}"
     return results, [reported], words
 
 
-def _tabulate(recommended: PointResult, auditor: Auditor) -> RecommendedRotation:
-    """Return the settings of a study at this point."""
-    point = recommended.point
-    assert isinstance(point, RotationPoint)
-    projection = auditor.deployment.projection_onto(point.n_components).kind
-    return RecommendedRotation(
-        name="rotation",
-        method=point.described.name,
-        n_components=None if projection == "none" else point.n_components,
-        n_anchor_rows=point.n_anchor_rows,
-        data_noise_scale=auditor.settings.noise_unit.in_study(recommended.data_noise_scale),
-        anchor_noise_scale=point.anchor_noise_scale,
-        projection=projection,
-    )
+def _recommend(result: PointResult | None, auditor: Auditor) -> Recommendation | None:
+    """Return the settings of a study at a recommended point."""
+    return None if result is None else result.point.recommend(auditor.deployment, result.data_noise_scale)
 
 
 def _widths(n_components: int | Sequence[int] | None, auditor: Auditor) -> tuple[int, ...]:

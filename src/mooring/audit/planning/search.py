@@ -128,9 +128,9 @@ class PointSearch:
         reported = reporter.audit(replace(point, data_noise_level=level))
         if best is None:
             words = f"Nothing is recommended: no settings that were tried keep to the limit ({self.limit})."
-            safest = f"The safest are {_describe_point(reported)}: {self._describe_leakage(reported)}."
+            safest = f"The safest are {_describe_point(reported, point)}: {self._describe_leakage(reported)}."
             return reported, None, f"{words} {safest} {HALVES}{aside}"
-        recommended, words = self._worded(reported, reporter.alone.references.local_only)
+        recommended, words = self._worded(reported, point, reporter.alone.references.local_only)
         return reported, recommended, f"{words} {HALVES}{aside}"
 
     def _describe_leakage(self, result: PointResult) -> str:
@@ -139,8 +139,8 @@ class PointSearch:
         clauses = [clause for measure in measures if (clause := state_strongest(result, measure))]
         return "; ".join(clauses) or "no attack could be measured"
 
-    def _worded(self, best: PointResult, alone: Score | None) -> tuple[PointResult | None, str]:
-        held, leakage = _describe_point(best), self._describe_leakage(best)
+    def _worded(self, best: PointResult, point: RotationPoint, alone: Score | None) -> tuple[PointResult | None, str]:
+        held, leakage = _describe_point(best, point), self._describe_leakage(best)
         if not best.keeps_to(self.limit):
             return None, (
                 f"Nothing is recommended. {held} kept to the limit ({self.limit}) on the rows that were searched, but not "
@@ -204,10 +204,8 @@ class PointSearch:
                 low = middle
 
 
-def _describe_point(result: PointResult) -> str:
-    """Return the title of a point with its numbers of components and anchor rows."""
-    point = result.point
-    assert isinstance(point, RotationPoint)
+def _describe_point(result: PointResult, point: RotationPoint) -> str:
+    """Return the title of a point's result with its numbers of components and anchor rows."""
     return f"{result.title}, h = {point.n_components}, r = {point.n_anchor_rows}"
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from mooring.audit.operating_points import OperatingPoint
+from mooring.audit.operating_points import OperatingPoint, Recommendation
 from mooring.audit.rotation.simulation import RowSimulation, SimulationSettings, simulate
 from mooring.mechanisms.rotation.methods import METHODS, Method, get_method
+from mooring.serialization import Count
 
 if TYPE_CHECKING:
     from mooring.audit.deployment import Deployment
@@ -23,6 +24,27 @@ _SHORT = {
     "aa-i-gdp-anchor-noise": "anchor",
     "aa-i-gdp-both-noise": "both",
 }
+
+
+@dataclass(frozen=True)
+class RecommendedRotation(Recommendation):
+    """Recommended entries of [mechanism] in a study of rotation."""
+
+    name: ClassVar[str] = "rotation"
+
+    method: str
+    n_components: Count | None
+    """None without a projection: the number then follows from the study's columns."""
+    n_anchor_rows: Count
+    data_noise_scale: float | None
+    """None if its unit in a study is not known, because the rows were not encoded by a study."""
+    anchor_noise_scale: float
+    projection: str
+
+    @property
+    def has_known_noise(self) -> bool:
+        """Whether the noise is in the unit of a study."""
+        return self.data_noise_scale is not None
 
 
 @dataclass(frozen=True)
@@ -62,6 +84,18 @@ class RotationPoint(OperatingPoint):
     def alignment(self) -> str:
         """How uploads are aligned."""
         return self.described.alignment
+
+    def recommend(self, deployment: Deployment, data_noise_scale: float) -> RecommendedRotation:
+        """Return the settings of a study at this point."""
+        projection = deployment.projection_onto(self.n_components).kind
+        return RecommendedRotation(
+            method=self.described.name,
+            n_components=None if projection == "none" else self.n_components,
+            n_anchor_rows=self.n_anchor_rows,
+            data_noise_scale=deployment.settings.noise_unit.in_study(data_noise_scale),
+            anchor_noise_scale=self.anchor_noise_scale,
+            projection=projection,
+        )
 
     def is_usable_with(self, simulation: Any) -> bool:
         """Return whether a study may use this method: it must be in `METHODS` and align uploads by an anchor."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from mooring.audit.operating_points import OperatingPoint
+from mooring.audit.operating_points import OperatingPoint, Recommendation
 from mooring.audit.sums.general_simulation import PairwiseSimulation, simulate_general_total
 from mooring.audit.sums.simulation import SumSimulation, simulate_sums
 from mooring.mechanisms.sums.class_moments import count_components
@@ -16,10 +16,24 @@ from mooring.mechanisms.sums.general.features import LevelFeatures
 from mooring.mechanisms.sums.guarantee import MOST_NUMBERS_A_ROW, PRODUCT_SHARE, SumPrivacy, state_odds
 from mooring.mechanisms.sums.secret_sharing import Parties
 from mooring.mechanisms.sums.settings import MOST_BY_DEFAULT, SECURE_SUM
-from mooring.serialization import count_noun
+from mooring.serialization import Count, count_noun
 
 if TYPE_CHECKING:
     from mooring.audit.deployment import Deployment
+
+
+@dataclass(frozen=True)
+class RecommendedSums(Recommendation):
+    """Recommended entries of [mechanism] in a study of secure sums, which has a quorum of its own."""
+
+    name: ClassVar[str] = SECURE_SUM
+
+    epsilon: float
+    delta: float
+    n_colluders: Count | None
+    product_share: float
+    expected_rows: Count | None = None
+    """Number of rows of all participants together, of studies of pictures; None for others."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +67,11 @@ class SumPoint(OperatingPoint):
             is_picture = isinstance(deployment.features, PictureFeatures)
             n = _round_down(sum(len(part) for part in deployment.partition.train)) if is_picture else 0
         return replace(self, quorum=quorum, n_colluders=c, expected_rows=n)
+
+    @property
+    def mechanism_in_words(self) -> str:
+        """What a sentence calls the mechanism."""
+        return "secure sums"
 
     @property
     def promise(self) -> tuple[float, float] | None:
@@ -116,6 +135,18 @@ class SumPoint(OperatingPoint):
             privacy=settled.privacy,
             rng=np.random.default_rng([deployment.settings.seed, 12]),
             by_class=n_components > 0,
+        )
+
+    def with_epsilon(self, epsilon: float) -> SumPoint:
+        """Return the point with this ε."""
+        return replace(self, epsilon=epsilon)
+
+    def recommend(self, deployment: Deployment, data_noise_scale: float) -> RecommendedSums | None:
+        """Return the settings of a study at this point; None without noise. Colluders and expected rows must be settled."""
+        if self.epsilon is None:
+            return None
+        return RecommendedSums(
+            self.epsilon, self.delta, self.n_colluders, self.product_share, self.expected_rows or None
         )
 
     def is_usable_with(self, simulation: Any) -> bool:

@@ -224,11 +224,11 @@ def check_group(study: Study, places: Sequence[BundleLocation], most_bytes: int)
     for place in places:
         with open_local_copy(place, most_bytes=most_bytes) as path:
             bundle = path if isinstance(path, str) else try_verify(path, study)
-        if not isinstance(bundle, RowBundle):  # bundles of secure sums are small, and need no cluster
-            assert isinstance(bundle, str)
+        if isinstance(bundle, str):  # why it is refused
             if not place.kept:  # of a broken copy, the object counts
                 verdicts.append(RejectedBundle(place.shown, bundle))
             continue
+        assert isinstance(bundle, RowBundle)  # studies of other mechanisms need no cluster
         elsewhere = {"anchor_representation": np.empty((0, rotation_of(study).n_components)), "path": Path(place.path)}
         fields = vars(bundle) | elsewhere
         verdicts.append(RemoteBundle(**fields, place=place, row=len(anchors)))
