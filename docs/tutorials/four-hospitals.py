@@ -175,7 +175,7 @@ predictions["south"]
 
 # %% [markdown]
 # Did joining pay? Keys and noise come from the system's entropy, so that every build of this page has other figures.
-# With some 50 new patients in each hospital, many a difference cannot be told from chance, and mooring says so.
+# With some 50 new patients in each hospital, many differences cannot be distinguished from chance, and mooring says so.
 
 # %%
 for name, prediction in predictions.items():

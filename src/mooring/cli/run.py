@@ -90,7 +90,7 @@ def run(
 ) -> int:
     """Take every step of a study as soon as its inputs are there, exchange files through a place, and wait otherwise.
 
-    You are asked only what a person must answer: whether a fingerprint is the one that you were told by telephone, and
+    You are asked only what a person must answer: whether a fingerprint is the one that you heard by telephone, and
     whether your rows are shared, after a check of them of which nothing leaves. Answers may be given beforehand with
     --accept and --share. Stop it with Ctrl-C and start it again at any time: nothing is done twice. What is put at the place
     is signed, and sealed where it is for one member, so that whoever keeps the place reads nothing confidential.
@@ -239,7 +239,7 @@ def _tell(console: execution.Output, event: Event) -> None:
 
 def _go_on(console: execution.Output, driver: Driver, *, once: bool) -> Turn:
     """Advance until everything is done; what is waited for is shown meanwhile."""
-    wait, told = _FIRST_WAIT, ""
+    wait, last_words = _FIRST_WAIT, ""
     while True:
         turn = driver.advance()
         if turn.is_finished or once:
@@ -252,10 +252,10 @@ def _go_on(console: execution.Output, driver: Driver, *, once: bool) -> Turn:
             with Live(tabulate(turn.members, caption=words), console=console, transient=True, auto_refresh=False):
                 time.sleep(wait)
         else:
-            if words != told:
+            if words != last_words:
                 console.say(escape(words))
             time.sleep(wait)
-        told = words
+        last_words = words
 
 
 def tabulate(members: tuple[Standing, ...], *, caption: str = "") -> Any:

@@ -109,7 +109,7 @@ def _choose_path(workspace: Workspace, name: str) -> Path:
     raise InputError(
         f"file {name!r}",
         expected=f"a table ({', '.join(TABLES)}), or a file that mooring writes",
-        got="a file of another kind",
+        got="neither",
         cure="Nothing else is used here.",
     )
 

@@ -152,8 +152,8 @@ def fit_quadratic(sums: ClassSums) -> QuadraticModel:
     ridge = _OF_NOISE * largest * carried + max(_LEAST_RIDGE * float(np.trace(pooled)) / D, _SMALLEST)
     axes, offsets, intercepts = [], [], []
     for k, share in enumerate(shares):
-        own = _OWN_SHARE * min(1.0, K * n[k] / total)
-        covariance = own * scatters[k] / n[k] + (1 - own) * pooled
+        own_share = _OWN_SHARE * min(1.0, K * n[k] / total)
+        covariance = own_share * scatters[k] / n[k] + (1 - own_share) * pooled
         values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
         values = np.maximum(values, 0) + ridge
         axes.append(vectors / np.sqrt(values))
@@ -171,7 +171,9 @@ def _centre(sums: ClassSums) -> tuple[Matrix, Matrix]:
     squares = np.einsum("ki,kj->kij", means, means) - variances[:, None, None] * np.eye(means.shape[1])
     scatters = sums.products[:, :-1, :-1] - n[:, None, None] * squares
     mean = n @ means / n.sum()
-    deviations = [shrink_mean(own - mean, variance) for own, variance in zip(means, variances, strict=True)]
+    deviations = [
+        shrink_mean(class_mean - mean, variance) for class_mean, variance in zip(means, variances, strict=True)
+    ]
     return mean + np.array(deviations), scatters
 
 

@@ -113,20 +113,20 @@ class Report:
     def comparisons(self) -> list[Comparison]:
         """Scores alone and together: on this participant's new rows, in simulations, and of each participant's upload."""
         predict, training = self.records.predict, self.records.training
-        found = []
+        comparisons = []
         if predict is not None:
             rows = "own rows, some shared" if predict.n_shared else "new rows"
-            found.append(Comparison(rows, predict.local_only, predict.score))
+            comparisons.append(Comparison(rows, predict.local_only, predict.score))
         for attacked in self.audits:
             result = attacked.study_result
             point, references = result.headline_point, result.references
             if point is not None:
                 name = "simulated, own rows" if attacked.is_self_attack else "simulated"
-                found.append(Comparison(name, result.find_alone(point), point.deployed, references.pooled_raw))
+                comparisons.append(Comparison(name, result.find_alone(point), point.deployed, references.pooled_raw))
         if training is not None:
             alone_by_name = dict(training.alone)
-            found += [Comparison(name, alone_by_name.get(name), score) for name, score in training.participants]
-        return found
+            comparisons += [Comparison(name, alone_by_name.get(name), score) for name, score in training.participants]
+        return comparisons
 
     @property
     def check_verdict(self) -> str:

@@ -38,19 +38,19 @@ def _read_rows(view: PairwiseView) -> tuple[Matrix, Matrix]:
     """Return the weights of the rows that alone have some level, and which of them are known."""
     columns, blocks = view.layout.workload.columns, view.list_blocks()
     rows, known = list[Vector](), list[Vector]()
-    for own in blocks:
-        for a in range(own.start, own.stop):
+    for levels in blocks:
+        for a in range(levels.start, levels.stop):
             weight = view.counts[a]
             if not _LEAST_WEIGHT < weight <= 1 + _ROUNDING:
                 continue
             row = view.cells[a] / weight
-            others = [(other, row[block]) for other, block in zip(columns, blocks, strict=True) if block != own]
+            others = [(other, row[block]) for other, block in zip(columns, blocks, strict=True) if block != levels]
             if not others or not all(_is_one_row(other, part) for other, part in others):
                 continue
             row[a] = weight
             is_known = np.ones(row.size)
             if abs(weight - 1) > _ROUNDING:  # the rest of the weight is on one of two neighbours
-                is_known[own] = 0.0
+                is_known[levels] = 0.0
                 is_known[a] = 1.0
             rows.append(np.where(np.abs(row) < _ROUNDING, 0.0, row))
             known.append(is_known)

@@ -22,7 +22,7 @@ def synthetic_rows(view: PairwiseView, *, rng: np.random.Generator) -> Membershi
     total, workload = view.honest, view.layout.workload
     scale = workload.resolution / workload.constant_integer
     if not total.n_rows > max(LEAST_SIGNAL * total.noise_variance**0.5 * scale**2, 0.5):
-        raise DoesNotApply("Under the noise it cannot be told whether the total has any rows.")
+        raise DoesNotApply("Under the noise it cannot be known whether the total has any rows.")
     mixture = fit_mixture(total)
     drawn = mixture.weigh_places(mixture.draw_places(min(round(total.n_rows), _MOST_ROWS), rng))
     rows = view.candidates.features[:, : workload.n_levels]

@@ -99,12 +99,12 @@ def collect(
     aside: list[RejectedBundle] = []
     for candidate in _list_candidates(source, folder, register.copies, most_bytes, progress):
         file, taken = make_printable(candidate.shown), None
-        if isinstance(candidate.found, Path):
-            taken = try_verify(candidate.found, study)
+        if isinstance(candidate.path_or_reason, Path):
+            taken = try_verify(candidate.path_or_reason, study)
             if candidate.origin:
-                origins[candidate.found] = candidate.origin
+                origins[candidate.path_or_reason] = candidate.origin
         if taken is None or isinstance(taken, str):
-            aside.append(RejectedBundle(file, taken or str(candidate.found)))
+            aside.append(RejectedBundle(file, taken or str(candidate.path_or_reason)))
             digest = ""
         else:
             valid.append((file, taken))

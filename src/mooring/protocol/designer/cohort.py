@@ -160,7 +160,7 @@ def _draft(rows: CohortRows, known: Mapping[str, KnownColumn], drafted: CohortDr
         categories=words,
         classes=of_label.words or (),
         label_range=ranges.get(label or ""),
-        missing_words={name: list(found) for name, found in missing.items() if name != label},
+        missing_words={name: list(spellings) for name, spellings in missing.items() if name != label},
     )
     remarks = {name: column.remark or _LEFT_OPEN for name, column in known.items()}
     remarks = {name: text for name, text in remarks.items() if name not in is_truth or known[name].remark}

@@ -1,4 +1,4 @@
-"""A member's steps, taken by themselves as soon as their inputs are there, with files exchanged through a place."""
+"""Automatic runs of a member's steps: each step runs as soon as its inputs are there, and files travel through a place."""
 
 from mooring.protocol.driver.driver import Driver, Turn, Waiting
 from mooring.protocol.driver.post import Event

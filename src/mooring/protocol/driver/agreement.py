@@ -1,4 +1,4 @@
-"""How members come to one study: cards are gathered, the roster is completed, and everybody agrees on the fingerprint."""
+"""How members agree on a study: cards are gathered, the roster is completed, and everybody compares the fingerprint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Cards = list[tuple[Role, Member]]
 
 @dataclass
 class Agreement:
-    """What a member's run does until the member has agreed to a complete study."""
+    """The part of a member's run that comes before the member has agreed to a complete study."""
 
     workspace: Workspace
     post: Post
@@ -63,14 +63,14 @@ class Agreement:
         return moved
 
     def choose_cards(self) -> tuple[list[Path], Cards] | None:
-        """Return the cards of all members, the analyst's own last, and those of the others; None until there are enough.
+        """Return the files of all cards, the analyst's last, and the others' cards; None until enough members have joined.
 
-        If fingerprints were accepted beforehand, these are the members, and all of them must have come.
+        If fingerprints were accepted beforehand, they determine the members, and all of their cards must be there.
         """
-        workspace, own = self.workspace, self.workspace.identify().name
+        workspace, own_name = self.workspace, self.workspace.identify().name
         paths = [workspace.root / name for name in workspace.list_files((CARD_SUFFIX,))]
         cards = {path: read_card(path) for path in paths}
-        others = {path: card for path, card in cards.items() if card[1].name != own}
+        others = {path: card for path, card in cards.items() if card[1].name != own_name}
         if accepted := {*self.given.accepted}:
             others = {path: card for path, card in others.items() if self.given.answer(ask_about_members([card]))}
             if len(others) < len(accepted):
@@ -78,7 +78,7 @@ class Agreement:
         too_few = len(others) < self.given.n_members
         if too_few or sum(role == "participant" for role, _ in others.values()) < 2:
             return None
-        return [*others, *(path for path in paths if cards[path][1].name == own)], [*others.values()]
+        return [*others, *(path for path in paths if cards[path][1].name == own_name)], [*others.values()]
 
     def _accept_own_study(self) -> bool:
         """Agree to the complete study that this member, the analyst, made."""
@@ -92,9 +92,9 @@ class Agreement:
         return True
 
     def _fetch_cards(self) -> bool:
-        """Take members' cards while the roster is open."""
-        own, moved = self.workspace.identify().name, False
-        for file in self.post.list_open(own, lambda file: file.name == f"{file.sender}{CARD_SUFFIX}"):
+        """Fetch members' cards while the roster is open; return whether any came."""
+        own_name, moved = self.workspace.identify().name, False
+        for file in self.post.list_open(own_name, lambda file: file.name == f"{file.sender}{CARD_SUFFIX}"):
 
             def check(path: Path, sender: str = file.sender) -> None:
                 role, member = read_card(path)
@@ -106,10 +106,10 @@ class Agreement:
         return moved
 
     def _fetch_studies(self) -> bool:
-        """Take a draft, or a complete study once a person has compared its fingerprint."""
+        """Fetch a draft, or a complete study once a person has compared its fingerprint; return whether any was accepted."""
         workspace, moved = self.workspace, False
-        own, candidates = workspace.identify().name, list[tuple[Study, Path, str]]()
-        for file in self.post.list_open(own, lambda file: file.name == STUDY_NAME):
+        own_name, candidates = workspace.identify().name, list[tuple[Study, Path, str]]()
+        for file in self.post.list_open(own_name, lambda file: file.name == STUDY_NAME):
             path = self.post.journal.folder / f"candidate-{file.sender}" / STUDY_NAME
             make_folder(path.parent, mode=0o700, what="the vault")
 
@@ -124,7 +124,7 @@ class Agreement:
                 candidates.append((Study.read(path), path, file.sender))
         drafts = [candidate for candidate in candidates if not candidate[0].is_complete]
         if len(drafts) > 1:  # drafts are not signed, and nobody can say which one is meant
-            self.post.notice(f"There are drafts of {' and '.join(sender for _, _, sender in drafts)}; none is taken.")
+            self.post.notice(f"There are drafts of {' and '.join(sender for _, _, sender in drafts)}; none is used.")
         for study, path, sender in candidates:
             if (study.is_complete or len(drafts) == 1) and self._fetch_public_file(study, sender):
                 moved |= self._consider(study, path, sender)
@@ -134,7 +134,7 @@ class Agreement:
         return moved
 
     def _consider(self, study: Study, path: Path, source: str) -> bool:
-        """Take a draft as it is, and a complete study with this member's keys after a person's yes."""
+        """Accept a draft, or a complete study with this member's keys after a person's yes; return whether it is new."""
         workspace, post = self.workspace, self.post
         if not study.is_complete:
             is_known = workspace.has_study and (workspace.study.is_complete or workspace.study.digest == study.digest)
@@ -165,8 +165,8 @@ class Agreement:
             self.post.notice(f"The study of {sender} names a public file, {path.name}, that is not at the place yet.")
             return False
 
-        def check(found: Path) -> None:
-            if hash_file(found, what="the public file") not in digests:
+        def check(fetched: Path) -> None:
+            if hash_file(fetched, what="the public file") not in digests:
                 reason = "it is not the one that the study names"
                 raise RefusedError("the public file", reason=reason, cure="Ask the study's sender for it.")
 

@@ -1,9 +1,9 @@
-"""The driver: it takes every step of a member whose inputs are there, and exchanges files with a place.
+"""The driver runs every step of a member whose inputs are there, and exchanges files with a place.
 
-It follows the list of steps alone. In one pass (`Driver.advance`) it fetches what is addressed to the member, takes the
-steps that can be taken, and puts what they made. A pass that is interrupted at any moment is taken up by the next one: what
-a step made is found in the folder, what was put is compared with the place, and a file that was replaced before does not
-come back. Nothing depends on times. `Driver.look` says how things stand, and changes nothing.
+It knows nothing but the list of steps. One pass (`Driver.advance`) fetches the files that are addressed to the member, runs
+the steps that are ready, and puts what they made at the place. If a pass is interrupted, the next one continues: it finds
+in the folder what steps have made, compares what was put with the files at the place, and does not fetch a version of a file
+that was replaced before. Nothing depends on clocks. `Driver.look` reports the state and changes nothing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MOST_BYTES = 2**28  # of files other than bundles
 
 @dataclass(frozen=True)
 class Waiting(Record):
-    """A step that cannot be taken yet."""
+    """A step that cannot run yet."""
 
     step: str
     title: str
@@ -59,25 +59,25 @@ class Waiting(Record):
 
 @dataclass(frozen=True)
 class Turn(Record):
-    """How things stand after a pass."""
+    """The state of a member's run after a pass."""
 
     did_something: bool
     waits: tuple[Waiting, ...] = ()
     questions: tuple[OpenQuestion, ...] = ()
     """Questions that nobody has answered yet."""
     left: tuple[str, ...] = ()
-    """Commands of steps that can be taken, and that a person has to take or to start a run for."""
+    """Commands of steps that are ready, but that a person has to run, or to start a run for."""
     members: tuple[Standing, ...] = ()
     """Who has done what, as the files at the place show."""
     is_finished: bool = False
     """Whether nothing is left to do or to wait for."""
     away: str = ""
-    """Why the place could not be used; empty if it could."""
+    """Why the place could not be reached; empty if it was."""
 
     def state_waiting(self) -> str:
-        """Return in a sentence or two what is waited for, and whom."""
+        """Return a sentence or two on what the run waits for, and for whom."""
         if self.away:
-            return f"The place is away, and is tried again: {self.away}"
+            return f"The place cannot be reached, and will be tried again: {self.away}"
         parts = [f"Not answered yet: {question.words}" for question in self.questions]
         of_members = tuple(waiting for waiting in self.waits if waiting.members)
         for waiting in (of_members or self.waits)[:1]:  # later steps wait for the first
@@ -87,11 +87,11 @@ class Turn(Record):
 
 @dataclass
 class Driver:
-    """The runs of one member at one place."""
+    """Runs the steps of one member, who exchanges files at one place."""
 
     workspace: Workspace
     place: Place | None
-    """Where files are exchanged; None to look at the folder alone."""
+    """Where files are exchanged; None to use the member's folder alone."""
     given: Given = field(default_factory=Given)
     decide: Decide = lambda question: None
     """Asks a person; None for no answer yet."""
@@ -99,7 +99,7 @@ class Driver:
     progress: Callable[[str], AbstractContextManager[Progress | None]] = lambda title: nullcontext()
     """Shows the progress of a step while it runs, given its title."""
     _tried: dict[str, object] = field(default_factory=dict, repr=False)
-    """Steps that were taken, with the state of the folder that they left: they are not repeated until it changes."""
+    """The state of the folder after each step that ran. A step is not repeated until this state changes."""
     _declined: set[str] = field(default_factory=set, repr=False)
     """Subjects of questions whose answer was no, and the kinds of consent that were refused."""
     _open: list[OpenQuestion] = field(default_factory=list, repr=False)
@@ -118,9 +118,9 @@ class Driver:
             yield
 
     def advance(self) -> Turn:
-        """Fetch, take steps and put what they made; the lock must be held.
+        """Fetch files, run steps and put what they made at the place. The lock must be held.
 
-        A place that is away is reported, and tried again by the next pass; an error of a step is raised.
+        If the place cannot be reached, the result says so, and the next pass tries again. An error of a step is raised.
         """
         did_something = False
         while True:
@@ -137,7 +137,7 @@ class Driver:
             did_something = True
 
     def look(self) -> Turn:
-        """Return how things stand, without fetching, taking or putting anything."""
+        """Return the state of the run, without fetching files, running steps or putting files."""
         away, waits, left = self.post.list(), list[Waiting](), list[Step]()
         for state in self.list_own_states():
             if not self._is_done(state):
@@ -162,7 +162,7 @@ class Driver:
         return self._fetch_files() if self.agreement.is_reached else self.agreement.advance()
 
     def _put(self) -> bool:
-        """Put the card, the study, and what steps that are done have made for others."""
+        """Put the card, the study, and the files that finished steps have made for others; return whether any was put."""
         workspace, who = self.workspace, self.workspace.identify()
         if not who.role:
             return False
@@ -175,7 +175,7 @@ class Driver:
         return moved
 
     def _seal(self, route: Route, source: Path) -> Path:
-        """Return the envelope of a file for one member, which is made once; the file itself if it is for several."""
+        """Return the envelope of a file for one member, which is made once; a file for several members as it is."""
         if not route.only_recipient:
             return source
         if (beside := envelope.envelope_of(source)).is_file():  # the step sealed it
@@ -192,13 +192,13 @@ class Driver:
         return sealed
 
     def _fetch_files(self) -> bool:
-        """Take the files of the study that are for this member."""
-        study, own, moved = self.workspace.study, self.workspace.identify().name, False
+        """Fetch the study's files for this member, and return whether any came."""
+        study, own_name, moved = self.workspace.study, self.workspace.identify().name, False
         for route in list_routes(study):
-            if own not in route.arrivals:
+            if own_name not in route.arrivals:
                 continue
-            target = self.workspace.root / route.arrivals[own]
-            if route.sender == own:
+            target = self.workspace.root / route.arrivals[own_name]
+            if route.sender == own_name:
                 moved |= self._hand_to_self(self.workspace.root / route.source, target)
                 continue
             file = self.post.files.get(route.at_place.path)
@@ -239,7 +239,7 @@ class Driver:
 
         return check
 
-    # Taking steps
+    # Steps
 
     def list_own_states(self) -> list[StepState]:
         """Return the steps that a run takes for this member, with their states."""
@@ -250,7 +250,7 @@ class Driver:
         ]
 
     def _weigh(self, state: StepState) -> Waiting | None:
-        """Return what a step waits for; None if it can be taken."""
+        """Return what a step waits for; None if it can run."""
         step, workspace = state.step, self.workspace
         if AGREED in step.needs and not self.agreement.is_reached:
             return Waiting(step.name, step.title, (AGREED.what,))
@@ -262,13 +262,13 @@ class Driver:
         return Waiting(step.name, step.title, lacks, members) if lacks or members else None
 
     def _list_senders(self, item: Item) -> list[str]:
-        """Return the members whose files an item is made of, and have not come."""
-        root, own = self.workspace.root, self.workspace.identify().name
+        """Return the members whose files are part of an item and have not arrived."""
+        root, own_name = self.workspace.root, self.workspace.identify().name
         return [
             route.sender
             for route in (list_routes(self.workspace.study) if self.agreement.is_reached else ())
-            if any(fnmatchcase(route.arrivals.get(own, ""), pattern) for pattern in item.files)
-            and not (root / route.arrivals[own]).is_file()
+            if any(fnmatchcase(route.arrivals.get(own_name, ""), pattern) for pattern in item.files)
+            and not (root / route.arrivals[own_name]).is_file()
         ]
 
     def _take(self, waits: list[Waiting], left: list[Step]) -> bool:
@@ -310,8 +310,8 @@ class Driver:
     def _list_own_routes(self) -> list[Route]:
         if not self.agreement.is_reached:
             return []
-        own = self.workspace.identify().name
-        return [route for route in list_routes(self.workspace.study) if route.sender == own]
+        own_name = self.workspace.identify().name
+        return [route for route in list_routes(self.workspace.study) if route.sender == own_name]
 
     def _find_answers(self, step: Step) -> dict[str, Value] | None:
         """Return the answers that a step needs; None if a person has to give one."""
@@ -384,7 +384,7 @@ class Driver:
         self.tell(Event("took", step.title, outcome))
 
     def _refuse_second_device(self, state: StepState) -> None:
-        """Refuse a step whose file this member put at the place from elsewhere, as a copy of its vault would."""
+        """Refuse a step whose file is at the place, although this vault did not put it there: a copy of the vault did."""
         if state.is_done:
             return
         for route in self._list_own_routes():
@@ -420,10 +420,10 @@ class Driver:
             (str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in (*tables, *files) if path.is_file()
         )
 
-    # How things stand
+    # State
 
     def _is_finished(self) -> bool:
-        """Whether everything is done, and every file that is for this member alone has come."""
+        """Whether everything is done, and every file for this member alone has arrived."""
         if not self.agreement.is_reached:
             return False
         if any(not state.is_done for state in self.list_own_states() if self._find_answers(state.step) is not None):
@@ -431,15 +431,15 @@ class Driver:
         return not self.list_missing()
 
     def list_missing(self) -> list[Route]:
-        """Return the routes of files for this member alone that have not come, but for those of members to go without."""
-        workspace, own = self.workspace, self.workspace.identify().name
+        """Return the routes of files for this member alone that have not arrived and that the run waits for."""
+        workspace, own_name = self.workspace, self.workspace.identify().name
         return [
             route
             for route in list_routes(workspace.study)
-            if route.only_recipient == own
-            and route.sender not in (own, *self.given.without)
+            if route.only_recipient == own_name
+            and route.sender not in (own_name, *self.given.without)
             and (route.step.when is None or route.step.when(workspace))
-            and not (workspace.root / route.arrivals[own]).is_file()
+            and not (workspace.root / route.arrivals[own_name]).is_file()
         ]
 
 

@@ -1,4 +1,4 @@
-"""What a member's runs at one place have done, so that nothing is done twice; and the lock of a running one."""
+"""The record of a member's runs at one place, so that nothing is done twice; and the lock against a second run."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Entries(Record):
     agreed: str = ""
     """Digest of the study whose fingerprint a person compared."""
     taken: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """SHA-256 of all versions that were taken of a file at the place, by its path there; the newest last."""
+    """For each path at the place: SHA-256 of every version that was fetched and accepted, the newest last."""
     put: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of what was put last, by its path at the place."""
+    """For each path at the place: SHA-256 of the version that was put last."""
 
 
 class Journal:
@@ -64,7 +64,7 @@ class Journal:
         self._save(replace(self.entries, agreed=study_digest))
 
     def note_taken(self, path: str, digest: str) -> None:
-        """Record that a version of a file was taken."""
+        """Record that a version of a file was fetched and accepted."""
         versions = tuple(known for known in self.entries.taken.get(path, ()) if known != digest)
         self._save(replace(self.entries, taken={**self.entries.taken, path: (*versions, digest)}))
 

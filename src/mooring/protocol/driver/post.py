@@ -1,7 +1,9 @@
-"""What a member fetches from a place and puts there: each version of a file once, and never an older one.
+"""Fetching files from a place and putting files there: each version once, and never an older one.
 
-A file is fetched beside its place, checked, and only then moved to where steps look for it; one that is half written is set
-aside until its version changes. What is put is noted before, and compared with the place until the place lists it unchanged.
+A fetched file is first written to a folder of its own, checked there, and only then moved to where steps look for it. A
+file that fails the check, for example because it is half written, is left alone until its version changes. Before a file is
+put, the journal records its digest; after that, it is compared with the file at the place until the listing shows it
+unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ _WHAT = "the file"
 
 
 class AwayError(Exception):
-    """Raised where the place cannot be used now."""
+    """Raised while the place cannot be reached."""
 
     def __init__(self, problem: StorageError) -> None:
         super().__init__(str(problem))
@@ -30,30 +32,30 @@ class AwayError(Exception):
 
 @dataclass(frozen=True)
 class Event:
-    """Something that a run did, or noticed."""
+    """Something that a run did or noticed, for a person to read."""
 
     kind: Literal["took", "fetched", "put", "refused", "notice"]
     words: str
     outcome: Outcome | None = field(default=None, compare=False)
-    """What a step that was taken did."""
+    """The outcome of a step that ran."""
 
 
 @dataclass
 class Post:
-    """A member's side of a place."""
+    """A member's exchange of files with a place."""
 
     place: Place | None
-    """None to look at a folder alone."""
+    """None to use the member's folder alone."""
     journal: Journal
     tell: Callable[[Event], None]
     files: Mapping[str, PlacedFile] = field(default_factory=dict)
-    """The files at the place by their paths, as they were listed last."""
+    """The files at the place, by path, as of the last listing."""
     is_away: bool = False
     _looked: dict[str, str] = field(default_factory=dict, repr=False)
-    """Versions of files at the place that need not be looked at again, by their paths."""
+    """For each path at the place: the version that need not be looked at again."""
     _noticed: set[str] = field(default_factory=set, repr=False)
     _digests: dict[Path, tuple[tuple[int, ...], str]] = field(default_factory=dict, repr=False)
-    """Digests of this member's own files, with what the disk says of each: a large bundle is hashed once a run."""
+    """Digests of this member's own files, with size, time and number of each, so that a large bundle is hashed only once."""
 
     def hash_own(self, path: Path) -> str:
         """Return the SHA-256 of a file of this member's folder."""
@@ -64,7 +66,7 @@ class Post:
         return self._digests[path][1]
 
     def list(self) -> str:
-        """List the place, and return why that is impossible; empty if it was listed."""
+        """List the files at the place. Returns why this is impossible, or an empty string."""
         try:
             listed = [] if self.place is None else self.place.list_files()
         except StorageError as problem:
@@ -73,13 +75,13 @@ class Post:
         self.files, self.is_away = {file.path: file for file in listed}, False
         return ""
 
-    def list_open(self, own: str, is_wanted: Callable[[PlacedFile], bool]) -> Sequence[PlacedFile]:
+    def list_open(self, own_name: str, is_wanted: Callable[[PlacedFile], bool]) -> Sequence[PlacedFile]:
         """Return the files that others put for everybody."""
         files = self.files.values()
-        return [file for file in files if file.recipient == EVERYBODY and file.sender != own and is_wanted(file)]
+        return [file for file in files if file.recipient == EVERYBODY and file.sender != own_name and is_wanted(file)]
 
     def notice(self, words: str) -> None:
-        """Tell something once."""
+        """Report a sentence to the person, unless it was reported before."""
         if words not in self._noticed:
             self._noticed.add(words)
             self.tell(Event("notice", words))
@@ -87,10 +89,10 @@ class Post:
     def take_in(
         self, file: PlacedFile, target: Path, most_bytes: int, check: Callable[[Path], None], *, grows: bool
     ) -> bool:
-        """Fetch a file, check it, and move it to where steps look for it; return whether that changed anything.
+        """Fetch a file, check it, and move it to where steps look for it; return whether anything changed.
 
-        `check` may change what was fetched, as opening an envelope does. A version that was replaced before does not come
-        back, and a file that does not grow is taken once.
+        `check` may replace the fetched file, for example an envelope by its content. A version that was replaced before is
+        not accepted again. A file that has no later versions (`grows` is False) is fetched once.
         """
         assert self.place is not None
         version, is_here = f"{file.size} {file.version}", target.is_file()
@@ -127,15 +129,15 @@ class Post:
         return True
 
     def _set_aside(self, file: PlacedFile, version: str, problem: MooringError) -> bool:
-        """Report a file that is not taken, once a version: it may be half written, or somebody else's."""
+        """Report a version of a file that is not accepted, once. It may be half written, or come from somebody else."""
         (self.journal.folder / "fetched").unlink(missing_ok=True)
         self._looked[file.path] = version
         self._noticed.add(file.path)
-        self.tell(Event("refused", f"{file.path} is not taken: {problem}"))
+        self.tell(Event("refused", f"{file.path} is not accepted: {problem}"))
         return False
 
     def put(self, source: Path, file: PlacedFile, *, grows: bool, public: Sequence[str] = ()) -> bool:
-        """Put a file unless the place has it, and return whether it was put."""
+        """Put a file at the place unless it is there, and return whether it was put."""
         if not source.is_file():
             return False
         digest, there = self.hash_own(source), self.files.get(file.path)
@@ -148,7 +150,7 @@ class Post:
         except OccupiedError:
             raise RefusedError(
                 "the place",
-                reason=f"it has another {file.path}, under your name",
+                reason=f"it has a different {file.path} under your name",
                 cure="If mooring runs with a copy of your vault elsewhere, use only one of them; otherwise somebody else "
                 "writes to your folder at the place: tell its keeper. Nothing was replaced.",
             ) from None
@@ -161,7 +163,7 @@ class Post:
         return not was_there
 
     def _put_at_place(self, source: Path, file: PlacedFile, grows: bool, public: Sequence[str]) -> bool:
-        """Put a file, and return whether the place had the same bytes; a file that grows replaces its older version."""
+        """Put a file, and return whether the place had the same bytes. A file that grows replaces its older version."""
         assert self.place is not None
         try:
             return self.place.put(source, file, public=public)

@@ -1,4 +1,4 @@
-"""The questions that only a person can answer, and answers that were given beforehand."""
+"""The questions that only a person can answer, and the answers that a person gives before a run."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ Sharing = Literal["ask", "yes", "no", "if-advised"]
 
 @dataclass(frozen=True)
 class OpenQuestion(Record):
-    """A question to a person, whose answer is yes or no."""
+    """A question that a person answers with yes or no."""
 
     kind: Literal["reading", "members", "study", "share"]
     """Whether a table is read rightly, whether these are all members, whether this is the study that was agreed on, whether
     rows are shared."""
     subject: str
-    """What is asked about, as a digest: an answer to one question is no answer to the next."""
+    """Digest of what is asked about, so that the answer to one question does not count for another."""
     words: str
     facts: tuple[tuple[str, str], ...] = ()
     """What a person should know before answering: headings and sentences."""
     columns: tuple[tuple[str, ...], ...] = ()
-    """The study's columns with what they may hold, or how they are read, headings first; empty where they do not matter."""
+    """The study's columns with their allowed values, or how they are read; headings first. Empty where they do not matter."""
     fingerprints: tuple[tuple[str, str], ...] = ()
-    """What to compare with what others say by telephone: names and fingerprints."""
+    """Names and fingerprints, to be compared with those that others read out by telephone."""
     advice: str = ""
-    """Of sharing: "share", "do not share" or "cannot tell". With ε, it follows from the study alone."""
+    """What mooring recommends: "share", "do not share" or "cannot tell". Only set for the question about sharing. Where ε is
+    declared, it follows from the study alone."""
 
 
 Decide = Callable[[OpenQuestion], bool | None]
@@ -51,12 +52,12 @@ class Given:
     is_analyst: bool = False
     """Whether this member is the analyst, who also completes the study."""
     accepted: Collection[str] = ()
-    """Fingerprints that were compared: of the study or, for the analyst, of all members' cards."""
+    """Fingerprints that a person has compared: the study's or, for the analyst, those of all members' cards."""
     share: Sharing = "ask"
     without: Collection[str] = ()
-    """Members whose files are not waited for."""
+    """Members for whose files the run does not wait."""
     n_members: int = 0
-    """Number of members besides the analyst, who is asked about them once all have joined."""
+    """Number of members besides the analyst. Once as many have joined, the analyst is asked whether these are all."""
 
     def answer(self, question: OpenQuestion) -> bool | None:
         """Return the answer that was given beforehand; None if there is none."""
@@ -73,7 +74,7 @@ def ask_about_study(study: Study) -> OpenQuestion:
     return OpenQuestion(
         "study",
         study.digest,
-        f"Is this the study that {analyst} told you, by telephone or in person?",
+        f"Is this the study whose fingerprint {analyst} read out to you, by telephone or in person?",
         describe_terms(study),
         list_columns(study),
         ((study.name, study.fingerprint),),
@@ -103,13 +104,13 @@ def list_columns(study: Study) -> tuple[tuple[str, ...], ...]:
 
 
 def ask_about_members(cards: Sequence[tuple[Role, Member]]) -> OpenQuestion:
-    """Return the question whether these are all members, each with the fingerprint that it told the analyst."""
+    """Return the question whether these are all members, with the fingerprints that they read out to the analyst."""
     fingerprints = tuple(sorted((member.name, card_fingerprint(role, member)) for role, member in cards))
     return OpenQuestion(
         "members",
         " ".join(fingerprint for _, fingerprint in fingerprints),
-        "Are these all members of the study, each with the fingerprint that it told you by telephone? After a yes nobody "
-        "else can join.",
+        "Are these all members of the study, and did each of them read out this fingerprint to you by telephone? After a "
+        "yes, nobody else can join.",
         tuple((member.name, role) for role, member in sorted(cards, key=lambda card: card[1].name)),
         fingerprints=fingerprints,
     )

@@ -1,4 +1,4 @@
-"""Which files travel between the members of a study, as its steps say: from whom, to whom, and where they arrive."""
+"""The files that a study's steps send between its members: from whom, to whom, and where they arrive."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from mooring.protocol.transport.place import EVERYBODY, PlacedFile
 
 @dataclass(frozen=True)
 class Route:
-    """The way of one file from the member that makes it to those that need it."""
+    """The route of one file from the member that makes it to those that need it."""
 
     step: Step
-    """The step that makes it."""
+    """The step that makes the file."""
     sender: str
     source: str
     """Its path below the sender's folder."""
@@ -35,12 +35,12 @@ class Route:
 
     @property
     def only_recipient(self) -> str:
-        """The one member that it is for; empty if it is for several."""
+        """The only member that receives the file; empty if several do."""
         return next(iter(self.arrivals)) if len(self.arrivals) == 1 else ""
 
     @property
     def at_place(self) -> PlacedFile:
-        """Where it lies at a place: a file for one member in an envelope, one for several members once, for everybody."""
+        """The file at a place: in an envelope for a single recipient, or else one file for everybody."""
         recipient = self.only_recipient
         return PlacedFile(self.sender, recipient or EVERYBODY, f"{self.name}{SUFFIX if recipient else ''}")
 

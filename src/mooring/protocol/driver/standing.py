@@ -1,4 +1,4 @@
-"""Who has done what in a study, as the files at a place show."""
+"""Which steps each member of a study has done, according to the files at a place."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ JOINED = "Join"
 
 @dataclass(frozen=True)
 class Standing(Record):
-    """What one member has done."""
+    """The steps that one member has done, and those that are left."""
 
     name: str
     role: str
     """'participant', 'helper' or 'analyst'; empty while the roster is open."""
     done: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
-    """The titles of steps whose files are, and are not, at the place."""
+    """`done` and `left` are titles of steps whose files are at the place, and of those whose files are not."""
 
 
 def standing_of(study: Study | None, paths: Collection[str]) -> tuple[Standing, ...]:
-    """Return who has done what; without an agreed study, who has put a card. `paths` are those of the files at the place."""
+    """Return what each member has done. Before a study is agreed on, these are the members whose cards are at the place.
+
+    `paths` are those of the files at the place.
+    """
     if study is None:
         files = [file for file in map(parse_path, paths) if file is not None]
         cards = [
@@ -35,9 +38,9 @@ def standing_of(study: Study | None, paths: Collection[str]) -> tuple[Standing, 
         return tuple(Standing(name, "", (JOINED,)) for name in sorted(cards))
     routes, standings = list_routes(study), list[Standing]()
     for member in list_members(study):
-        own = [route for route in routes if route.sender == member.name]
-        titles = dict.fromkeys(route.step.title for route in own)
-        put = {route.step.title for route in own if route.at_place.path in paths}
+        own_routes = [route for route in routes if route.sender == member.name]
+        titles = dict.fromkeys(route.step.title for route in own_routes)
+        put = {route.step.title for route in own_routes if route.at_place.path in paths}
         done = (JOINED, *(title for title in titles if title in put))
         role = roles_of(study, member.name)[1]
         standings.append(Standing(member.name, role, done, tuple(title for title in titles if title not in put)))
@@ -45,7 +48,7 @@ def standing_of(study: Study | None, paths: Collection[str]) -> tuple[Standing, 
 
 
 def list_standings(members: Collection[Standing]) -> Rows:
-    """Return who has done what as a table, headings first."""
+    """Return a table of the steps that each member has done, headings first."""
     titles = list(dict.fromkeys(title for member in members for title in (*member.done, *member.left)))
     rows = [("member", *titles)]
     for member in members:

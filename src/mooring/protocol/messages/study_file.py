@@ -132,8 +132,8 @@ def render_study(
     for _, alike in groupby(enumerate(plain["columns"]), key=_likeness):
         group = [column for _, column in alike]
         names = {"names": [column["name"] for column in group]} if len(group) > 1 else {"name": group[0]["name"]}
-        said = [f"# {column['name']}: {remarks[column['name']]}\n" for column in group if column["name"] in remarks]
-        parts += ["\n[[columns]]\n", *said, render_declaration(names | _without_name(group[0]))]
+        comments = [f"# {column['name']}: {remarks[column['name']]}\n" for column in group if column["name"] in remarks]
+        parts += ["\n[[columns]]\n", *comments, render_declaration(names | _without_name(group[0]))]
     parts.append(f"\n{_ROSTER}")
     parts += [render_member("[[participants]]", member) for member in plain["participants"]]
     parts += [render_member("[[helpers]]", member) for member in plain.get("helpers", ())]

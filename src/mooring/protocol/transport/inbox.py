@@ -46,7 +46,7 @@ class Candidate:
 
     shown: str
     """Its name at the source."""
-    found: Path | str
+    path_or_reason: Path | str
     """Its local path, or the reason why it cannot be read."""
     kept: tuple[Path, ...] = ()
     """Local copies of this object that were accepted before."""

@@ -132,11 +132,11 @@ class OmopDatabase:
         try:
             return action()
         except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as problem:
-            said = re.split(r"\n\s*\n?LINE |\n", str(problem))[0].strip(" .!")
+            message = re.split(r"\n\s*\n?LINE |\n", str(problem))[0].strip(" .!")
             cure = "Correct the query."
-            if "@" in said:
+            if "@" in message:
                 cure = "Replace parameters of SqlRender such as @cdm_database_schema by the name of the schema."
-            raise InputError(QUERY, problem=f"DuckDB cannot run it: {said}.", cure=cure) from None
+            raise InputError(QUERY, problem=f"DuckDB cannot run it: {message}.", cure=cure) from None
         except duckdb.PermissionException:
             reason = "it, or a view that it uses, reads a file, a network or an extension"
             cure = "Only tables inside the database file can be read: copy into it what is outside."

@@ -171,7 +171,7 @@ class _Query:
         widest, trace = _Trace(), _Trace(is_narrow=True)
         for each in (widest, trace):
             self._follow({"class": "COLUMN_REF", "column_names": [name]}, self.top, each)
-        found = sorted(trace.concept_columns) if trace.keeps_values else []
+        concept_columns = sorted(trace.concept_columns) if trace.keeps_values else []
         return SelectedColumn(
             name,
             frozenset(widest.sources),
@@ -180,7 +180,7 @@ class _Query:
             frozenset(trace.concepts),
             frozenset(trace.codes),
             frozenset(trace.units),
-            found[0] if len(found) == 1 else "",
+            concept_columns[0] if len(concept_columns) == 1 else "",
         )
 
     def _follow(self, part: Any, node: Tree, trace: _Trace) -> None:
@@ -278,10 +278,10 @@ class _Query:
         """Return the words that the query gives to a column itself, without those of rows."""
         words: list[str] = []
         for expression, _ in self.named.get(name, ()):
-            found = self._constants(expression, visited)
-            if found is None:
+            constants = self._constants(expression, visited)
+            if constants is None:
                 return None
-            words += found
+            words += constants
         return tuple(dict.fromkeys(words)) or None
 
     def _constants(self, part: Tree, visited: Collection[str]) -> list[str] | None:
@@ -291,8 +291,8 @@ class _Query:
             return [] if is_nothing else [literal["text"]] if literal.get("kind") == "STRING" else None
         if part.get("class") == "COLUMN_REF":
             name = str(part["column_names"][-1]).lower()
-            found = None if name in visited else self._words(name, {*visited, name})
-            return None if found is None else [*found]
+            words = None if name in visited else self._words(name, {*visited, name})
+            return None if words is None else [*words]
         parts = [check["then_expr"] for check in part.get("case_checks") or ()]
         parts += [part["else_expr"]] if part.get("else_expr") else []
         called = str(part.get("function_name") or "").lower()
@@ -349,7 +349,7 @@ def _comparisons(condition: Any) -> Iterator[tuple[str, str, list[str]]]:
 
 def _columns_joined(node: Tree, table: str) -> set[str]:
     """Return the columns of concepts that the table of concepts is joined with."""
-    found = set()
+    joined_columns = set()
     for condition in (node.get("where_clause"), *_join_conditions(node.get("from_table"))):
         for part in _walk(condition):
             sides = [part.get("left"), part.get("right")]
@@ -357,11 +357,11 @@ def _columns_joined(node: Tree, table: str) -> set[str]:
                 side and side.get("class") == "COLUMN_REF" for side in sides
             ):
                 names = [[str(word).lower() for word in side["column_names"]] for side in sides if side]
-                for one, other in (names, names[::-1]):
-                    is_named = len(one) == 1 or not table or one[-2] == table
-                    if one[-1] == "concept_id" and is_named and other[-1].endswith("_concept_id"):
-                        found.add(other[-1])
-    return found
+                for first, second in (names, names[::-1]):
+                    is_named = len(first) == 1 or not table or first[-2] == table
+                    if first[-1] == "concept_id" and is_named and second[-1].endswith("_concept_id"):
+                        joined_columns.add(second[-1])
+    return joined_columns
 
 
 def _refuse(problem: str, cure: str) -> RefusedError:

@@ -88,17 +88,17 @@ def _list_concepts(column: SelectedColumn, ask: Ask | None) -> KnownColumn:
     if domain is None or ask is None:
         why = "the file has no table of concepts" if domain else "its domain has many concepts"
         return KnownColumn(words=(), missing_words=missing, remark=f"Concepts of {column.concept_column}; {why}.")
-    found = ask(
+    rows = ask(
         "SELECT concept_id, concept_name FROM concept WHERE domain_id = ? AND standard_concept = 'S' AND concept_id > 0 "
         "AND concept_id < ? AND invalid_reason IS NULL ORDER BY concept_id LIMIT ?",
         [domain, _FIRST_LOCAL, _MOST_CONCEPTS + 1],
     )
-    words = tuple(dict.fromkeys(str(name if is_name else number) for number, name in found))
+    words = tuple(dict.fromkeys(str(name if is_name else number) for number, name in rows))
     if not 0 < len(words) <= _MOST_CONCEPTS:
         return KnownColumn(
             words=(), missing_words=missing, remark=f"The domain {domain} has {len(words) or 'no'} concepts."
         )
-    shown = "" if is_name else f": {', '.join(f'{number} {name}' for number, name in found)}"
+    shown = "" if is_name else f": {', '.join(f'{number} {name}' for number, name in rows)}"
     remark = f"All standard concepts of the domain {domain}{shown}."
     return KnownColumn(words=words, missing_words=missing, remark=remark)
 
@@ -129,5 +129,5 @@ def _read_concepts(numbers: Collection[int], ask: Ask | None) -> list[tuple[str,
     if ask is None or not wanted:
         return []
     marks = ", ".join("?" * len(wanted))
-    found = ask(f"SELECT vocabulary_id, concept_code, concept_name FROM concept WHERE concept_id IN ({marks})", wanted)
-    return [(str(vocabulary), str(code), str(name)) for vocabulary, code, name in found]
+    rows = ask(f"SELECT vocabulary_id, concept_code, concept_name FROM concept WHERE concept_id IN ({marks})", wanted)
+    return [(str(vocabulary), str(code), str(name)) for vocabulary, code, name in rows]

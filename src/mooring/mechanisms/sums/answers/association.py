@@ -206,7 +206,7 @@ def _test_independence(total: PairwiseTotal, first: str, second: str) -> Indepen
         else:
             columns = [level for level, fine in zip(columns, kept, strict=True) if fine]
         if kept.sum() < 2:
-            return f"{first} and {second} are not compared: fewer than two levels can be told from levels without rows."
+            return f"{first} and {second} are not compared: fewer than two levels clearly have rows under the noise."
     table = read_table(total, rows, columns)
     O, (a, b) = table.values, table.values.shape
     n, of_rows, of_columns = O.sum(), O.sum(axis=1), O.sum(axis=0)

@@ -117,7 +117,7 @@ def _write_cell(cells: dict[tuple[str, str], Statistic], group: str) -> str:
 def describe(total: PairwiseTotal, *, by: str = "", columns: Sequence[str] = ()) -> Description:
     """Return counts, shares, means and standard deviations of all columns, or of those named, over all rows and by group.
 
-    A group whose number of rows cannot be told from zero under the noise is left out, and a note says so.
+    A group whose number of rows cannot be distinguished from zero under the noise is left out, and a note says so.
 
     Parameters
     ----------
@@ -148,14 +148,14 @@ def describe(total: PairwiseTotal, *, by: str = "", columns: Sequence[str] = ())
                 groups.append(group)
             else:
                 notes.append(
-                    f"Nothing is said of {by} = {name}: under the noise it cannot be told whether it has rows."
+                    f"Nothing is said of {by} = {name}: under the noise it cannot be known whether it has rows."
                 )
         if len(names) == 1:
             raise InputError(
-                "by", problem=f"No group of {by!r} can be told from an empty one.", cure="Ask for all rows."
+                "by", problem=f"No group of {by!r} can be distinguished from an empty one.", cure="Ask for all rows."
             )
     if not source.rows > max(LEAST_SIGNAL * source.rows_error, 0.5):
-        problem = "Under the noise it cannot be told whether the total has any rows."
+        problem = "Under the noise it cannot be known whether the total has any rows."
         raise InputError(
             "total", problem=problem, cure="Ask a study with more rows, fewer columns or a larger epsilon."
         )

@@ -9,7 +9,7 @@ for shares also those of Wilson: θ belongs to the interval of x/y if
     (x − θy)² ≤ z² [Var noise(x − θy) + sampling variance at θ],
 
 which is quadratic in θ. Such intervals keep their level for small counts and large noise, where x/y ± z · s.e. does not,
-and they have no finite end where y cannot be told from zero.
+and they have no finite end where y cannot be distinguished from zero.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def list_levels(total: PairwiseTotal, column: str, *, with_missing: bool = False
 def find_ratio_interval(
     ratio: Readings, sampling: tuple[float, float, float], within: tuple[float, float] = (-np.inf, np.inf)
 ) -> tuple[float, float]:
-    """Return the interval of x/y for the readings (x, y), or NaN where y cannot be told from zero.
+    """Return the interval of x/y for the readings (x, y), or NaN where y cannot be distinguished from zero.
 
     The sampling variance of x − θy is a + bθ + cθ² for `sampling` = (a, b, c). The interval is cut to what is possible; if
     nothing of it is, it is that of the nearest possible x.

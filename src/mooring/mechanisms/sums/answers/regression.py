@@ -168,7 +168,7 @@ def _state_term(column: DesignColumn, value: float, error: float, noise_error: f
 
 
 def make_design(total: PairwiseTotal, formula: str) -> Design:
-    """Return the functions of a formula; levels whose count cannot be told from zero are counted with the reference."""
+    """Return the functions of a formula; levels that may have no rows, under the noise, are counted with the reference."""
     workload = total.workload
     known = [levels for levels in workload.columns if levels.kind != "survival"]
     names, log_scaled = [levels.name for levels in known], [levels.name for levels in known if levels.is_log]
@@ -195,7 +195,7 @@ def make_design(total: PairwiseTotal, formula: str) -> Design:
             if column.level and not _has_rows(total, column.function):
                 where = f"with {column.reference}" if column.reference else "as if they were not missing"
                 notes.append(
-                    f"{term.column} = {column.level} cannot be told from a level without rows; it is counted {where}."
+                    f"{term.column} = {column.level} may have no rows, under the noise; it is counted {where}."
                 )
             else:
                 columns.append(column)

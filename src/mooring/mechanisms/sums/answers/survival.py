@@ -7,7 +7,7 @@ its end.
 
 Intervals of S are those of Wilson with the effective sample size of Greenwood's variance (Rothman 1978), to which the noise
 adds its variance by the delta method. The log-rank statistic adds the noise of observed minus expected events to their
-hypergeometric covariance. A curve ends where the number at risk can no longer be told from zero.
+hypergeometric covariance. A curve ends where the number at risk can no longer be distinguished from zero.
 
 A curve that is cut where the number at risk is small is shown more often where noise has made that number, and with it
 the survival, large. The later the cut, the smaller that effect: intervals that were shown in a third of draws covered in
@@ -139,7 +139,7 @@ class _Counts:
     event_weights: Matrix
     at_risk_weights: Matrix
     exposed_weights: Matrix
-    """Of shape (groups, intervals, readings)."""
+    """Array of shape (groups, intervals, readings)."""
 
 
 def estimate_survival(total: PairwiseTotal, *, by: str = "", estimator: Estimator = "kaplan-meier") -> SurvivalCurves:
@@ -182,7 +182,7 @@ def estimate_survival(total: PairwiseTotal, *, by: str = "", estimator: Estimato
     for g, name in enumerate(names):
         curve = _draw_curve(survival, counts, g, name)
         if not curve:
-            notes.append(f"Nothing is said of {by} = {name}: under the noise it cannot be told whether it has rows.")
+            notes.append(f"Nothing is said of {by} = {name}: under the noise it cannot be known whether it has rows.")
             continue
         kept.append(g)
         points += curve
@@ -194,7 +194,7 @@ def estimate_survival(total: PairwiseTotal, *, by: str = "", estimator: Estimato
             of_group = f" of {by} = {name}" if by else ""
             notes.append(f"The curve{of_group} ends at {curve[-1].end:g}: from there on {why}{unknown}.")
     if not points:
-        problem = "Under the noise the number at risk cannot be told from zero."
+        problem = "Under the noise the number at risk cannot be distinguished from zero."
         raise InputError(
             "survival", problem=problem, cure="Ask a study with more rows, fewer columns or a larger epsilon."
         )

@@ -93,7 +93,7 @@ def synthesize(
     """
     source = name_source(total)
     if not source.rows > max(LEAST_SIGNAL * source.rows_error, 0.5):
-        problem = "Under the noise it cannot be told whether the total has any rows."
+        problem = "Under the noise it cannot be known whether the total has any rows."
         raise InputError(
             "total", problem=problem, cure="Ask a study with more rows, fewer columns or a larger epsilon."
         )

@@ -90,9 +90,9 @@ def share_rows(
     require_writable(output, what="the bundle", inputs=(data, anchor))
     member = find_membership(vault, study)
     exchange_of(study).require_floors(study, vault.floors)
-    dealt = open_anchor(vault, study, anchor)
+    shared_anchor = open_anchor(vault, study, anchor)
     tell = progress or (lambda done, total, what="": None)
-    perturbation = Perturbation(study, dealt, vault)
+    perturbation = Perturbation(study, shared_anchor, vault)
     with vault.lock(), threadpool_limits(1, "blas"):  # threads work on different blocks instead
         kept = vault.study_folder(study.folder_name) / _KEPT
         with open_scratch(kept.parent, what="the bundle") as mapped:
@@ -118,13 +118,13 @@ def share_rows(
                     )
                 ledger.record_bundle(study.digest, digest)
                 entry = ledger.entry(study.digest) or entry
-        if read_bundle_header(kept)[1]["anchor"] != dealt.file_digest:
+        if read_bundle_header(kept)[1]["anchor"] != shared_anchor.file_digest:
             raise RefusedError(
                 "the anchor file",
                 reason="these rows were shared under another one in this study",
                 cure="Give the anchor file of the first upload, and ask the dealer why there are two.",
             )
-        _keep_anchor(study, used_anchor(vault, study), anchor, dealt.file_digest)
+        _keep_anchor(study, used_anchor(vault, study), anchor, shared_anchor.file_digest)
         return hand_out(ShareResult.of(entry, reissued=reissued, class_counts=counts), kept, output, consent.command)
 
 

@@ -198,4 +198,4 @@ def _read_boxes(source: str | Path, study: Study, point: int) -> Iterator[Iterat
     with TemporaryDirectory(prefix="mooring-") as folder:
         part, most = find_part(study, point), most_sum_bundle_bytes(study)
         candidates = download_bundles(str(source), Path(folder), {}, most_bytes=most, part=part)
-        yield read(candidate.found for candidate in candidates)
+        yield read(candidate.path_or_reason for candidate in candidates)
