@@ -1,4 +1,4 @@
-"""`mooring run`: all steps of a study, each as soon as its inputs are there; files go through a place."""
+"""`mooring run`: run each step of a study as soon as its inputs are there, and exchange files through a place."""
 
 from __future__ import annotations
 
@@ -88,15 +88,16 @@ def run(
         bool, typer.Option("--passphrase", help="Encrypt a new vault with a passphrase, as 'mooring join' does.")
     ] = False,
 ) -> int:
-    """Take every step of a study as soon as its inputs are there, exchange files through a place, and wait otherwise.
+    """Run every step of a study as soon as its inputs are there, and exchange files with other members through a place.
 
     You are asked only what a person must answer: whether a fingerprint is the one that you heard by telephone, and
-    whether your rows are shared, after a check of them of which nothing leaves. Answers may be given beforehand with
-    --accept and --share. Stop it with Ctrl-C and start it again at any time: nothing is done twice. What is put at the place
-    is signed, and sealed where it is for one member, so that whoever keeps the place reads nothing confidential.
+    whether to share your rows. Before that, your rows are checked, and the check sends nothing. Answers may be given
+    beforehand with --accept and --share. Stop it with Ctrl-C and start it again at any time: nothing is done twice. All
+    files at the place are signed, and files for one member are sealed, so that whoever keeps the place reads nothing
+    confidential.
 
-    The analyst drafts the study first (mooring study init); 'mooring join' with its options comes first where your vault
-    should refuse more than usual. 'mooring status' tells how things stand.
+    The analyst first drafts the study with 'mooring study init'. If your vault should refuse more than usual, run 'mooring
+    join' with its options first. 'mooring status' shows what is done and what comes next.
 
     Exit code 3 means that --once left a question open.
 
@@ -190,7 +191,7 @@ def _ask_name() -> str:
 
 
 class _Person:
-    """Asks a person at the terminal; without one, nothing is answered."""
+    """Asks a person at the terminal. Without a terminal, questions stay open."""
 
     def __init__(self, console: execution.Output, is_there: bool) -> None:
         self.console, self.is_there = console, is_there
@@ -238,7 +239,7 @@ def _tell(console: execution.Output, event: Event) -> None:
 
 
 def _go_on(console: execution.Output, driver: Driver, *, once: bool) -> Turn:
-    """Advance until everything is done; what is waited for is shown meanwhile."""
+    """Advance until everything is done, and show meanwhile what the run waits for."""
     wait, last_words = _FIRST_WAIT, ""
     while True:
         turn = driver.advance()

@@ -1,4 +1,4 @@
-"""`mooring status`: what is done in a study, what comes next, and whom everybody waits for."""
+"""`mooring status`: what is done in a study, what comes next, and for whom everybody waits."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def status(
     ] = None,
     vault: execution.VaultPath = execution.DEFAULT_VAULT,
 ) -> None:
-    """Tell what is done in a study, what comes next and whom it waits for; nothing is changed, fetched or sent.
+    """Show what is done in a study, what comes next, and for whom it waits. Nothing is changed, fetched or sent.
 
-    With a place it also tells who has put what there.
+    With a place, it also shows which steps each member has done.
 
     Example: mooring status --place /mnt/ward
     """

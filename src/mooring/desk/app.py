@@ -62,16 +62,16 @@ UNLOCK = Step(
 
 @dataclass(frozen=True)
 class Situation:
-    """What a desk shows at one time."""
+    """The state of a study as a desk shows it."""
 
     study: Study | None = None
     who: Identity = field(default_factory=Identity)
     states: Sequence[StepState] = ()
     left: Sequence[str] = ()
-    """Names of steps that only a person can take, where a place carries files."""
+    """Names of steps that only a person can take; empty if no place is used."""
     questions: Sequence[OpenQuestion] = ()
     hand_offs: Sequence[HandOff] = ()
-    """What to send to whom, where people carry files."""
+    """Files to send to others; empty if a place is used."""
     card: str = ""
     """Fingerprint of the member's own card, until it is enrolled."""
     problem: MooringError | None = None
@@ -88,22 +88,22 @@ class Situation:
 
 @dataclass(frozen=True)
 class View:
-    """What a browser asked to see of the page."""
+    """The parts of the page that a browser asked for."""
 
     shows_steps: bool
     """Whether all steps and files are listed; otherwise only what a person has to do."""
     is_still: bool
-    """Whether the page does not load itself again."""
+    """Whether the page never reloads itself."""
     watches: bool
-    """Whether somebody without a place watches the inbox."""
+    """Whether the page reloads because a person waits for files in the inbox."""
 
     @classmethod
     def of(cls, query: Mapping[str, str], *, has_place: bool) -> View:
-        """Return the view that an address asks for; with a place, steps are taken by themselves and listed on demand."""
+        """Return the view that an address asks for. With a place, steps run automatically and are listed on demand."""
         return cls("steps" in query or not has_place, "still" in query, "watch" in query)
 
     def pause(self, *, is_idle: bool) -> str:
-        """Return after how many seconds the page loads itself again; empty for never, as where a form is filled in."""
+        """Return after how many seconds the page reloads; empty for never, for example while a form is filled in."""
         waits = self.watches or not (self.shows_steps or is_idle)
         return "5" if waits and not self.is_still else ""
 
@@ -256,7 +256,7 @@ class DeskApplication:
             return await run_in_threadpool(self._act, "Place", form, act)
 
     def _act(self, title: str, form: FormData, act: Callable[[Mapping[str, str]], None]) -> Response:
-        """Do what a form asks for at once, and show a problem if there is one."""
+        """Do what a form asks for, and show the problem if there is one."""
         try:
             self.session.require_form_token(form.get("form_token"))
             act({name: value for name, value in form.items() if isinstance(value, str)})

@@ -1,8 +1,8 @@
-"""What a desk does by itself: it takes the steps that need no person, and exchanges files through a place.
+"""The automatic part of a desk: it runs the steps that need no person, and exchanges files through a place.
 
-It runs the driver of `mooring run` in a thread, one pass after another. Questions that only a person can answer wait on the
-page until a form answers them. What a person has said about the place and the tables is kept in the vault, so that a desk
-goes on after a restart.
+A thread runs the driver of `mooring run`, one pass after another. Questions that only a person can answer stay on the page
+until a form answers them. The vault keeps the choice of the place and of the tables, so that a desk continues after a
+restart.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from mooring.protocol.workspace import Workspace
 from mooring.serialization import Record, read_record
 from mooring.typing import Progress
 
-_PATIENCE = 5.0  # seconds: a pass that takes longer is cut off, and taken up by the next start
+_PATIENCE = 5.0  # seconds; a pass that takes longer is interrupted, and the next start continues it
 _MOST_EVENTS = 40
 _WHAT = "the desk's record"
 
 
 @dataclass(frozen=True)
 class Arrangement(Record):
-    """What a person has said once, and a desk goes by."""
+    """A person's choices that a desk remembers."""
 
     place: str = ""
-    """The address of the place; empty if people carry files."""
+    """The address of the place; empty if people send files themselves."""
     entries: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Names of tables and columns that were chosen last, by the labels of their questions."""
+    """The tables and columns that were chosen last, by the labels of the questions that asked for them."""
 
 
 @dataclass
@@ -56,14 +56,14 @@ class Guide:
     jobs: JobRunner
     arrangement: Arrangement = field(default_factory=Arrangement, repr=False)
     turn: Turn | None = None
-    """How things stood after the last pass; None before the first."""
+    """The state after the last pass; None before the first."""
     problem: MooringError | None = None
-    """Why the last pass stopped; nothing is done until a person has seen to it."""
+    """Why the last pass stopped; no further pass begins until a person asks for it."""
     step: Job | None = None
-    """The step that is being taken."""
+    """The step that is running."""
     first_wait: float = 2.0
     longest_wait: float = 30.0
-    """Seconds between passes: after one that did something, and at most."""
+    """Shortest and longest wait between passes, in seconds; the wait grows while passes do nothing."""
     events: deque[Event] = field(default_factory=lambda: deque(maxlen=_MOST_EVENTS), repr=False)
     answers: dict[tuple[str, str], bool] = field(default_factory=dict, repr=False)
     """A person's answers, by kind and subject of the question."""
@@ -73,7 +73,7 @@ class Guide:
 
     @contextmanager
     def running(self, place: str = "") -> Iterator[None]:
-        """Recall what was arranged before, with another place if one is given, and do what can be done meanwhile."""
+        """Restore the kept choices, replace the place if one is given, and run the thread while the block runs."""
         if has_vault(self.workspace.vault_folder) and self._path.is_file():
             self.arrangement = read_record(Arrangement, self._path, what=_WHAT, cure="Delete this file.")
         if place:
@@ -87,15 +87,15 @@ class Guide:
             self._wake.set()
             thread.join(_PATIENCE)
 
-    # What a person says
+    # Choices and answers
 
     @property
     def place(self) -> Place | None:
-        """The place; None if people carry files."""
+        """The place; None if people send files themselves."""
         return Place(self.arrangement.place) if self.arrangement.place else None
 
     def choose_place(self, address: str) -> None:
-        """Exchange files through a place from now on; with an empty address, people carry them."""
+        """Exchange files through a place from now on; with an empty address, people send them themselves."""
         address = address.strip()
         if is_presigned(address):
             Place(address)  # refuses it
@@ -116,7 +116,7 @@ class Guide:
         return self.arrangement.entries.get(question.label)
 
     def keep_entries(self, step: Step, entries: Mapping[str, Sequence[str]]) -> None:
-        """Keep the answers to a step that other steps offer again, and that the driver goes by."""
+        """Keep the answers to a step that other steps offer again and that the driver uses."""
         kept = {asked.label: tuple(entries[asked.name]) for asked in step.asks if asked.is_kept}
         self._keep(replace(self.arrangement, entries={**self.arrangement.entries, **kept}))
 
@@ -142,7 +142,7 @@ class Guide:
         self.problem = None
         self._wake.set()
 
-    # How things stand
+    # State
 
     @property
     def questions(self) -> tuple[OpenQuestion, ...]:
@@ -198,7 +198,7 @@ class Guide:
         self._save()
 
     def _save(self) -> None:
-        """Write what was arranged, once there is a vault; the thread only writes it, so that no answer is lost."""
+        """Write the choices, once there is a vault."""
         if has_vault(self.workspace.vault_folder) and self.arrangement.place:
             make_folder(self._path.parent, mode=0o700, what="the vault")
             write_atomically(self._path, self.arrangement.to_json().encode(), mode=0o600, what=_WHAT)
@@ -222,14 +222,14 @@ class Guide:
             self._wake.clear()
 
     def _pass(self) -> bool:
-        """Let the driver do what it can, and return whether it did something; nothing is done before joining."""
+        """Run one pass of the driver, and return whether it did something; there is none before the member has joined."""
         workspace, place = self.workspace, self.place
         if place is None or workspace.is_locked or not (who := workspace.identify()).role:
             return False
         if not self._path.is_file():  # it was chosen before there was a vault
             self._save()
         is_analyst = who.role == "analyst"
-        driver = self._driver  # a request may forget it meanwhile, as where a no is taken back
+        driver = self._driver  # a request may forget it meanwhile, for example when a no is taken back
         if driver is None or driver.given.is_analyst != is_analyst:
             given = Given({}, is_analyst)
             driver = Driver(workspace, place, given, self._decide, self.events.append, self._show_progress)

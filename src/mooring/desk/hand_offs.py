@@ -1,4 +1,4 @@
-"""What people send to whom, where no place carries files: the files of steps that are done, for each recipient."""
+"""The files that a member has to send to others if no place is used: those that its finished steps have made."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HandOff:
 
 
 def list_hand_offs(workspace: Workspace, who: Identity, states: Sequence[StepState]) -> list[HandOff]:
-    """Return what a member has to send: files that its steps have made, and for whom they are."""
+    """Return the files that a member's steps have made for others, and for whom they are."""
     return [*_list_agreeing(workspace, who), *_list_later(workspace, who, states)]
 
 

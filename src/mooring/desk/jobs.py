@@ -43,7 +43,7 @@ class JobRunner:
 
     last: Job | None = None
     turn: Lock = field(default_factory=Lock, repr=False)
-    """Held by whatever takes a step: a job, or the desk by itself."""
+    """Held while a step runs, whether a form or the desk itself started it."""
     _starting: Lock = field(default_factory=Lock, repr=False)
 
     def start(self, title: str, run: Callable[[Progress], Outcome], *, command: str = "") -> Job:

@@ -31,9 +31,9 @@ class StudyForecast(Record):
     """
 
     n_rows: Count
-    """Number of rows that is expected of all participants together."""
+    """Expected number of rows of all participants together."""
     n_participants: Count
-    """Number of participants among whom these rows are."""
+    """Number of participants who have these rows."""
     outlooks: tuple[Outlook, ...]
     """One outlook per question of the study."""
     tables: dict[str, tuple[tuple[str, ...], ...]]

@@ -83,7 +83,7 @@ class AuditSection:
     result: AuditResult
     plan: Plan | None = None
     detailed_point: PointResult | None = None
-    """The point to show in detail; if None, the chosen one, else the one that hides least, but something."""
+    """The point to show in detail. If None: the chosen one or, without one, the one that hides rows least but hides them."""
 
     measures = MEASURES
     questions = RISKS

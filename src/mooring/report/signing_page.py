@@ -27,7 +27,7 @@ PRACTICE = (
 
 
 def render_signing_page(report: Report) -> str:
-    """The page, as HTML; records may be absent from the report, the study may not."""
+    """Return the page as HTML. The report needs the study; records may be missing."""
     study, about = report.study, report.description
     if study is None or about is None:
         raise InputError("study", expected="given", got="none", cure="Name the study's file with --study.")

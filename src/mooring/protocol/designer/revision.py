@@ -1,4 +1,4 @@
-"""A study's file written again: with further members in its roster, or with what is made from public rows."""
+"""Changes of a study's file: further members in its roster, or a public file that is made from public rows."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class OpenQuestion(Record):
     facts: tuple[tuple[str, str], ...] = ()
     """What a person should know before answering: headings and sentences."""
     columns: tuple[tuple[str, ...], ...] = ()
-    """The study's columns with their allowed values, or how they are read; headings first. Empty where they do not matter."""
+    """The study's columns with their allowed values, or how they are read; headings first. Empty for other questions."""
     fingerprints: tuple[tuple[str, str], ...] = ()
     """Names and fingerprints, to be compared with those that others read out by telephone."""
     advice: str = ""

@@ -48,7 +48,7 @@ class Floors:
     most_epsilon: float = 8.0
     """Maximum ε that this vault may spend in all studies of secure sums together."""
     most_pooled_epsilon: float = 1000.0
-    """Maximum ε of one's own contribution if as many combiners as the threshold pool their keys."""
+    """Maximum ε of this participant's contribution if as many combiners as the threshold pool their keys."""
     threshold: int = 2
     """Minimum number of combiners that together could open a contribution."""
     n_colluders: int = 1
