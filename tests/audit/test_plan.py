@@ -84,7 +84,7 @@ def test_a_plan_is_as_on_record(plan: Found) -> None:
     best = [
         found.audit.chosen,
         found.answer,
-        vars(found.mechanism),
+        found.mechanism.as_dict(),
         [found.tried.points.index(one) for one in found.frontier],
     ]
     record = Path(__file__).parent / "record.json"
