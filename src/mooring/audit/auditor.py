@@ -15,13 +15,11 @@ from mooring.audit.checkpoints import PointStore, code_digest, digest
 from mooring.audit.deployment import Deployment
 from mooring.audit.grid import PointGrid
 from mooring.audit.hazards import find_hazards
-from mooring.audit.measurement import measure_leakage
+from mooring.audit.measurement import measure_leakage, measure_release
 from mooring.audit.operating_points import OperatingPoint
 from mooring.audit.point_result import PointResult
 from mooring.audit.result import AuditDescription, AuditResult
 from mooring.audit.rotation.linkage import CachedEmbedding
-from mooring.audit.rotation.release import measure_point_release
-from mooring.audit.rotation.simulation import RowSimulation
 from mooring.audit.specification import AuditSettings
 from mooring.audit.statements import warn_of_dissimilar_colluder
 from mooring.audit.utility import Alone, measure_alone, measure_utility
@@ -164,12 +162,9 @@ class Auditor:
         return result
 
     def audit_release(self, result: PointResult) -> PointResult:
-        """Return the result with the risk of the joint model; a model of a total discloses no more than the total."""
+        """Return the result with the risk of the joint model, where this is measured."""
         simulation = result.point.simulate(self.deployment)
-        if not isinstance(simulation, RowSimulation):
-            return result
-        release = measure_point_release(simulation, self.deployment, learner=result.learner)
-        return replace(result, release=release)
+        return replace(result, release=measure_release(simulation, self.deployment, learner=result.learner))
 
     def result(self, results: Sequence[PointResult], *, chosen: int | None = None, **more: Any) -> AuditResult:
         """Return the result of the audit with description and warnings; `more` is added to the description."""

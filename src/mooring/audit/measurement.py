@@ -1,11 +1,14 @@
-"""What attackers recover from a simulated collaboration, for any mechanism."""
+"""What attackers recover from a simulated collaboration and from its joint model, for any mechanism."""
 
 from __future__ import annotations
 
 from functools import singledispatch
 
+from mooring.audit.deployment import Deployment
 from mooring.audit.point_result import Leakage
+from mooring.audit.release import ReleaseRisk
 from mooring.audit.rotation.leakage import measure_rows
+from mooring.audit.rotation.release import measure_point_release
 from mooring.audit.rotation.simulation import RowSimulation
 from mooring.audit.simulation import Simulation
 from mooring.audit.specification import AuditSettings
@@ -13,6 +16,7 @@ from mooring.audit.sums.general_simulation import PairwiseSimulation
 from mooring.audit.sums.leakage import measure_total
 from mooring.audit.sums.simulation import SumSimulation
 from mooring.errors import InputError
+from mooring.learners import LearnerLike
 from mooring.tables import Partition
 
 
@@ -33,3 +37,18 @@ def measure_leakage(simulation: Simulation, partition: Partition, settings: Audi
 measure_leakage.register(RowSimulation)(measure_rows)
 measure_leakage.register(SumSimulation)(measure_total)
 measure_leakage.register(PairwiseSimulation)(measure_total)
+
+
+@singledispatch
+def measure_release(
+    simulation: Simulation, deployment: Deployment, *, learner: LearnerLike | None
+) -> ReleaseRisk | None:
+    """Return what the joint model of a simulation itself discloses; None if this is not measured.
+
+    It is not measured for totals, because a model of a total discloses no more than the total. A function for simulations of
+    another class is registered with `measure_release.register(TheirClass)`.
+    """
+    return None
+
+
+measure_release.register(RowSimulation)(measure_point_release)
