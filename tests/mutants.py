@@ -1,9 +1,11 @@
 """`make mutants`: random mutants of the core modules, each against the tests that run its line; which ones nobody notices.
 
-A mutant changes one operator, constant or guard of one module. It counts as killed if a test fails that passes without the
-change. Which tests run which line is measured first, by one run of the suite under coverage; tests that run little of
-mooring come first, since they are the quickest and the nearest to the line. Which survivors are equivalent to the original
-is judged by people, in the file of results. An interrupted run goes on where it stopped.
+A mutant changes one operator, constant or guard of one module. All of the sample are built into one copy of the sources,
+each behind a switch that is off, and each file of tests runs against this copy once, as it is. A test that reaches a switch
+is run again with that switch on, in a fork of the process as it was before the test. The mutant is killed if the test fails
+then, and passes in another fork with all switches off. What no fork noticed runs against whole files that reach it, each in
+a new process: there the change is on while modules are imported and while fixtures are made. Which survivors are equivalent
+to the original is judged by people, in the file of results. An interrupted run goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -19,17 +21,16 @@ import signal
 import sys
 import tempfile
 import time
-from collections import Counter
+import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
-from coverage import CoverageData
+from _pytest.runner import runtestprotocol
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "mutants.json"
@@ -41,8 +42,19 @@ LOADED = (  # in the process that is forked for each run of tests: what most tes
     "sklearn.pipeline", "sklearn.linear_model", "sklearn.svm", "pyarrow.parquet", "onnxruntime", "typer", "jinja2", "fsspec",
     "dp_accounting.rdp",
 )  # fmt: skip
-TIME_LIMIT = "time limit"  # people judge whether the change makes a test run for ever
-FIRST = 25  # tests that are run first, in a process of their own: most mutants end there
+SWITCH = '''
+"""Which mutant is switched on, and which ones were reached."""
+
+import os
+
+active = int(os.environ.get("MUTANT", "-1"))
+reached = set()
+
+
+def changed(k):
+    reached.add(k)
+    return k == active
+'''
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.And: ast.Or, ast.Or: ast.And,
@@ -57,24 +69,19 @@ class Mutant:
     module: str
     """Path below src/mooring."""
     line: int
-    statement: int
-    """The first line of the statement that is changed."""
     change: str
     """What became what."""
-    source: str
-    """The changed module."""
+    index: int
+    """Which node changes, in the walk over the module."""
 
 
 def make_mutant(path: Path, index: int) -> Mutant:
     """The mutant that changes the node of this index in the walk over a module."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    node: Any = next(node for k, node in enumerate(ast.walk(tree)) if k == index)
+    node: Any = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))[index]
     line, before = node.lineno, ast.unparse(node)
-    statements = [part for part in ast.walk(tree) if isinstance(part, ast.stmt) and part.lineno <= line]
-    around = [part.lineno for part in statements if node is part or any(node is below for below in ast.walk(part))]
     _mutate(node)
     module = path.relative_to(ROOT / "src" / "mooring").as_posix()
-    return Mutant(module, line, max(around), f"{before[:60]} → {ast.unparse(node)[:60]}", ast.unparse(tree))
+    return Mutant(module, line, f"{before[:60]} → {ast.unparse(node)[:60]}", index)
 
 
 def _mutate(node: ast.AST) -> bool:
@@ -112,177 +119,306 @@ def sample_mutants(count: int, seed: int) -> list[Mutant]:
     return [make_mutant(*place) for place in random.Random(seed).sample(places, min(count, len(places)))]
 
 
-def measure_coverage(folder: Path, processes: int) -> CoverageData:
-    """Return which test runs which line, from one file for each folder of tests; those that are missing are measured first.
-
-    An interrupted run leaves the files that it finished, and a later one goes on with the others.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    tests = {path.parent for path in (ROOT / "tests").rglob("test_*.py")}
-    parts = [path.relative_to(ROOT / "tests") for path in tests]
-    parts = [part for part in parts if part.parts[:1] not in {(name,) for name in ASIDE}]
-    parts.sort(key=lambda part: (part.parts[:1] not in {(name,) for name in PACKAGES}, part))  # those of the core first
-
-    def measure(part: Path) -> None:
-        finished = folder / ("-".join(("tests", *part.parts)) + ".sqlite")
-        if finished.exists():
-            return
-        settings, unfinished = finished.with_suffix(".ini"), finished.with_suffix(".unfinished")
-        settings.write_text(f"[run]\nsource = {ROOT / 'src' / 'mooring'}\ndata_file = {unfinished}\n", encoding="utf-8")
-        options = [
-            f"--cov={ROOT / 'src' / 'mooring'}",
-            f"--cov-config={settings}",
-            "--cov-context=test",
-            "--cov-report=",
-        ]
-        began = time.monotonic()
-        failed = run_tests(
-            ROOT / "src", [str(path) for path in sorted((ROOT / "tests" / part).glob("test_*.py"))], *options
-        )
-        unfinished.replace(finished)
-        print(f"{part}: {time.monotonic() - began:.0f} s, {len(failed or ())} failed", flush=True)
-
-    with ThreadPoolExecutor(processes) as threads:
-        list(threads.map(measure, parts))
-    data = CoverageData(no_disk=True)
-    for finished in sorted(folder.glob("*.sqlite")):
-        part_data = CoverageData(finished)
-        part_data.read()
-        data.update(part_data)
-    return data
+def copy_sources(place: Path, chosen: list[Mutant]) -> None:
+    """Write a copy of the sources with all mutants built in, and the module of their switches."""
+    shutil.copytree(ROOT / "src", place, ignore=shutil.ignore_patterns("__pycache__"))
+    (place / "mutant_switch.py").write_text(SWITCH, encoding="utf-8")
+    for module in {mutant.module for mutant in chosen}:
+        path = place / "mooring" / module
+        indices = {k: mutant.index for k, mutant in enumerate(chosen) if mutant.module == module}
+        path.write_text(build_in(path.read_text(encoding="utf-8"), indices, module), encoding="utf-8")
 
 
-class LineTests:
-    """Which tests run a line, those that run least of mooring first.
+def build_in(source: str, indices: dict[int, int], module: str) -> str:
+    """Return the source of a module with mutants behind switches; its functions also say that the module is reached.
 
     Parameters
     ----------
-    data : coverage.CoverageData
-        It has the name of a test as the context of each line.
-    sources : Path
-        The folder of the package that was measured.
+    source : str
+    indices : dict of int to int
+        The number of each mutant, and the index of the node that it changes.
+    module : str
+        What its functions add to what is reached.
     """
+    tree = ast.parse(source)
+    nodes = list(ast.walk(tree))
+    place_of = {id(node): place for place, node in enumerate(nodes)}
+    parent_of = {id(child): node for node in nodes for child in ast.iter_child_nodes(node)}
+    changes: dict[int, list[tuple[int, ast.stmt]]] = {}
+    for k, index in indices.items():
+        statement = nodes[index]
+        while not isinstance(statement, ast.stmt):
+            statement = parent_of[id(statement)]
+        copies: list[Any] = list(ast.walk(ast.parse(source)))
+        changed = copies[place_of[id(statement)]]
+        _mutate(copies[index])
+        changes.setdefault(id(statement), []).append((k, changed))
 
-    def __init__(self, data: CoverageData, sources: Path) -> None:
-        self._data, self._sources = data, sources
-        self._n_lines: Counter[str] = Counter()
-        for path in data.measured_files():
-            for contexts in data.contexts_by_lineno(path).values():
-                self._n_lines.update(contexts)
+    class Builder(ast.NodeTransformer):
+        def visit(self, node: ast.AST) -> ast.AST:
+            of_node = changes.get(id(node), [])
+            built: Any = self.generic_visit(node)
+            if isinstance(built, ast.FunctionDef | ast.AsyncFunctionDef):
+                has_text = ast.get_docstring(built) is not None
+                built.body[has_text:has_text] = ast.parse(f"mutant_switch.reached.add({module!r})").body
+            for k, changed in of_node:
+                switch = ast.parse(f"mutant_switch.changed({k})", mode="eval").body
+                built = ast.If(test=switch, body=[changed], orelse=[built])
+            return built
 
-    def __call__(self, mutant: Mutant) -> list[str]:
-        """Return the tests of a mutant's statement, or those of its module where the line runs on import only."""
-        contexts = self._data.contexts_by_lineno(str(self._sources / mutant.module))
-        lines = {*contexts.get(mutant.line, ()), *contexts.get(mutant.statement, ())} - {""}
-        names = lines or {name for of_line in contexts.values() for name in of_line} - {""}
-        tests = {name.rsplit("|", 1)[0] for name in names}
-        return sorted(tests, key=lambda test: (self._n_lines[f"{test}|run"], test))
+    Builder().visit(tree)
+    first = ast.get_docstring(tree) is not None
+    while isinstance(tree.body[first], ast.ImportFrom) and tree.body[first].module == "__future__":  # type: ignore[attr-defined]
+        first += 1
+    tree.body[first:first] = ast.parse("import mutant_switch").body
+    return ast.unparse(ast.fix_missing_locations(tree))
 
 
-def run_tests(sources: Path, tests: list[str], *options: str, limit: float | None = None) -> list[str] | None:
-    """Run tests against a copy of the sources; return the failing ones, or None beyond the time limit.
+def _run_pytest(place: Path, arguments: list[str], plugin: Any, mutant: int, output: Path) -> None:
+    """Run pytest against the copy of the sources in a process of its own, and write what the plugin noted."""
+    os.setpgid(0, 0)
+    os.chdir(ROOT)
+    paths = [str(place), str(ROOT / "studies"), str(ROOT)]
+    sys.path[:] = paths + [path for path in sys.path if path not in ("", str(ROOT / "src"), *paths)]
+    sys.pycache_prefix = str(place.parent / "bytecode")
+    os.environ |= {"PYTHONPATH": os.pathsep.join(paths), "PYTHONPYCACHEPREFIX": sys.pycache_prefix}
+    os.environ |= {"MUTANT": str(mutant), "STRICT_RECORDS": "1"}
+    silence = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(silence, stream)
+    options = ["-q", "-p", "no:cacheprovider", "--tb=no", "--assert=plain", "--capture=sys"]
+    with tempfile.TemporaryDirectory(dir=place.parent) as folder:
+        pytest.main([*options, f"--basetemp={folder}/tests", *arguments], plugins=[plugin])
+    output.write_text(json.dumps(plugin.noted()), encoding="utf-8")
 
-    A process that has loaded other projects' modules is forked for it, which saves most of the time of many short runs.
+
+def run_pytest(place: Path, arguments: list[str], plugin: Any, *, mutant: int = -1, limit: float | None = None) -> Any:
+    """Run pytest in a fork of a process that has loaded other projects' modules.
+
+    Returns what the plugin noted; None if the process took longer than the limit, or ended otherwise.
     """
     with tempfile.TemporaryDirectory() as folder:
-        process = FORKS.Process(
-            target=_run_in_process, args=(sources, [*options, *tests], Path(folder) / "failed.json")
-        )
+        output = Path(folder) / "noted.json"
+        process = FORKS.Process(target=_run_pytest, args=(place, arguments, plugin, mutant, output))
         process.start()
         process.join(limit)
         if process.is_alive():
             os.killpg(process.pid or 0, signal.SIGKILL)
             process.join()
-            return None
-        failed = Path(folder) / "failed.json"
-        return json.loads(failed.read_text(encoding="utf-8")) if failed.exists() else ["pytest itself"]
+        return json.loads(output.read_text(encoding="utf-8")) if output.exists() else None
 
 
-def _run_in_process(sources: Path, arguments: list[str], failed: Path) -> None:
-    """Run pytest in a process of its own, and write the names of the tests that failed."""
-    os.setpgid(0, 0)
-    os.chdir(ROOT)
-    paths = [str(sources), str(ROOT / "studies"), str(ROOT)]
-    sys.path[:] = paths + [path for path in sys.path if path not in ("", str(ROOT / "src"), *paths)]
-    os.environ |= {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1", "STRICT_RECORDS": "1"}
-    sys.dont_write_bytecode = True
-    silence = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(silence, stream)
-    seen = _Failures()
-    ended = pytest.main(["-q", "-p", "no:cacheprovider", "--tb=no", "--assert=plain", *arguments], plugins=[seen])
-    if ended != pytest.ExitCode.OK and not seen.tests:
-        seen.tests.append("pytest itself")
-    failed.write_text(json.dumps(seen.tests), encoding="utf-8")
+class Trial:
+    """A pytest plugin that runs each test as it is, and again with each mutant that it reached.
+
+    Parameters
+    ----------
+    alive : list of int
+        The mutants that nobody has noticed so far.
+    """
+
+    def __init__(self, alive: list[int]) -> None:
+        self._alive = set(alive)
+        self._reached: set[int | str] = set()
+        self._killed: dict[int, str] = {}
+        self._n_tried = dict.fromkeys(alive, 0)
+        self._failing: list[str] = []
+        self._seconds = 0.0
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+        import mutant_switch  # type: ignore[import-not-found]  # of the copy of the sources
+
+        self._reached |= mutant_switch.reached  # on import, or by fixtures that end
+        mutant_switch.reached.clear()
+        began = time.monotonic()
+        with Snapshot(item) as snapshot:
+            reports = runtestprotocol(item, log=False, nextitem=nextitem)
+            seconds = time.monotonic() - began
+            self._seconds += seconds
+            reached = set(mutant_switch.reached)
+            self._reached |= reached
+            if any(report.failed for report in reports):
+                self._failing.append(item.nodeid)
+                return True
+            limit = 10 + 10 * seconds
+            for k in sorted(k for k in reached & self._alive if isinstance(k, int)):
+                self._n_tried[k] += 1
+                if snapshot.fails(k, limit):
+                    if snapshot.fails(-1, limit) is not False:
+                        break  # a fork does not suit this test
+                    self._killed[k] = item.nodeid
+                    self._alive.remove(k)
+        return True
+
+    def noted(self) -> dict[str, Any]:
+        """Return what became of the mutants, what was reached, and which tests fail without a change."""
+        reached = sorted(k for k in self._reached if isinstance(k, int))
+        modules = sorted(name for name in self._reached if isinstance(name, str))
+        noted = {"killed": self._killed, "reached": reached, "modules": modules, "seconds": self._seconds}
+        return noted | {"tried": self._n_tried, "failing": self._failing}
 
 
-class _Failures:
-    """The names of tests that failed, and of files of tests that could not be read."""
+class Snapshot:
+    """A fork of this process that waits, and runs a test in forks of itself when it is asked to."""
+
+    def __init__(self, item: pytest.Item) -> None:
+        asked, self._asking = os.pipe()
+        self._answers, answering = os.pipe()
+        self._process = _fork()
+        if self._process:
+            os.close(asked)
+            os.close(answering)
+            return
+        os.close(self._asking)
+        while request := os.read(asked, 64):
+            mutant, limit = json.loads(request)
+            os.write(answering, _run_in_fork(lambda k=mutant: _run_with(item, k), limit))
+        os._exit(0)
+
+    def fails(self, mutant: int, limit: float) -> bool | None:
+        """Return whether the test fails with a mutant, or as it is for -1; None if it does not end in time."""
+        os.write(self._asking, json.dumps([mutant, limit]).encode())
+        return {b"0": False, b"1": True}.get(os.read(self._answers, 1))
+
+    def __enter__(self) -> Snapshot:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._asking)
+        os.close(self._answers)
+        os.waitpid(self._process, 0)
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+        return os.fork()
+
+
+def _run_in_fork(action: Callable[[], bool], limit: float) -> bytes:
+    """Return 0 if an action in a fork returns true, 1 if not or if it ends the process, 2 beyond the limit of seconds."""
+    process = _fork()
+    if not process:
+        os.setpgid(0, 0)
+        good = False
+        try:
+            good = action()
+        finally:
+            os._exit(0 if good else 1)
+    end = time.monotonic() + limit
+    while True:
+        ended, status = os.waitpid(process, os.WNOHANG)
+        if ended:
+            return b"1" if status else b"0"
+        if time.monotonic() > end:
+            os.killpg(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+            return b"2"
+        time.sleep(0.004)
+
+
+def _run_with(item: pytest.Item, mutant: int) -> bool:
+    """Return whether a test passes with a mutant."""
+    import mutant_switch
+
+    class Sibling:
+        """Another test of the same file: fixtures of the file are not ended."""
+
+        def listchain(self) -> list[Any]:
+            return [*item.listchain()[:-1], self]
+
+    mutant_switch.active = mutant
+    os.environ["MUTANT"] = str(mutant)  # of processes that the test starts
+    reports = runtestprotocol(item, log=False, nextitem=Sibling())  # type: ignore[arg-type]
+    return not any(report.failed for report in reports)
+
+
+class Failures:
+    """A pytest plugin that notes which tests failed, and which files of tests could not be read."""
 
     def __init__(self) -> None:
-        self.tests: list[str] = []
+        self._failed: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed and report.nodeid not in self.tests:
-            self.tests.append(report.nodeid)
+        if report.failed:
+            self._failed.append(report.nodeid)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self.tests.append(report.nodeid)
+            self._failed.append(report.nodeid)
+
+    def noted(self) -> list[str]:
+        """Return their names."""
+        return self._failed
 
 
-@cache
-def fails_anyway(test: str) -> bool:
-    """Whether a test fails without a change."""
-    return bool(run_tests(ROOT / "src", [test]))
+class Run:
+    """One sample of mutants, what became of them so far, and what each file of tests reached.
+
+    Parameters
+    ----------
+    chosen : list of Mutant
+    seed : int
+    progress : Path
+        What an interrupted run left; it is used if it is of the same sample.
+    """
+
+    def __init__(self, chosen: list[Mutant], seed: int, progress: Path) -> None:
+        self.chosen, self.seed, self._progress = chosen, seed, progress
+        self.files: dict[str, Any] = {}
+        self.again: list[list[Any]] = []
+        """Each number of a mutant and file of tests that ran in a new process, which test failed there, and its seconds."""
+        named = [[mutant.module, mutant.index, mutant.change] for mutant in chosen]
+        if progress.exists():
+            kept = json.loads(progress.read_text(encoding="utf-8"))
+            if kept["sample"] == named:
+                self.files, self.again = kept["files"], kept["again"]
+        self._named = named
+
+    def write(self, output: Path) -> None:
+        """Write the progress and the results."""
+        kept = {"sample": self._named, "files": self.files, "again": self.again}
+        self._progress.parent.mkdir(parents=True, exist_ok=True)
+        self._progress.write_text(json.dumps(kept, indent=1), encoding="utf-8")
+        killers = self.killers()
+        results = [
+            {"module": mutant.module, "line": mutant.line, "change": mutant.change}
+            | {"outcome": "killed" if k in killers else "survived", "by": killers.get(k, "")}
+            | {"tests": sum(file["tried"].get(str(k), 0) for file in self.files.values())}
+            | {"files": sum(number == k for number, *_ in self.again)}
+            for k, mutant in enumerate(self.chosen)
+        ]
+        content = {"date": datetime.now(UTC).date().isoformat(), "seed": self.seed, "mutants": results}
+        output.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def killers(self) -> dict[int, str]:
+        """The test that noticed each mutant that was noticed."""
+        by_fork = {int(k): test for file in self.files.values() for k, test in file["killed"].items()}
+        return {k: test for k, _, test, _ in self.again if test} | by_fork
+
+    def alive(self) -> list[int]:
+        """The mutants that nobody has noticed so far."""
+        killers = self.killers()
+        return [k for k in range(len(self.chosen)) if k not in killers]
+
+    def left(self, k: int) -> list[str]:
+        """The files of tests that reach a mutant and have not been run with it from the beginning, the nearest first."""
+        mutant, done = self.chosen[k], {name for number, name, *_ in self.again if number == k}
+        has_functions = any(mutant.module in file["modules"] for file in self.files.values())
+        near = [
+            name
+            for name, file in self.files.items()
+            if name not in done and k in file["reached"] and (mutant.module in file["modules"] or not has_functions)
+        ]
+        return sorted(near, key=lambda name: (len(self.files[name]["modules"]), self.files[name]["seconds"]))
 
 
-def find_killer(place: Path, tests: list[str], limit: float) -> str:
-    """Return the first test that fails against a copy of the sources and passes without a change; "" if there is none."""
-    skipped: list[str] = []
-    while True:
-        failed = run_tests(place, tests, "-x", *(f"--deselect={test}" for test in skipped), limit=limit)
-        if failed is None:
-            return TIME_LIMIT
-        if not failed:
-            return ""
-        test = failed[0]
-        if test == "pytest itself":
-            if run_tests(ROOT / "src", tests, "--collect-only"):
-                raise RuntimeError(
-                    "tests cannot be collected without the change: measure again which test runs which line"
-                )
-            return test
-        if not fails_anyway(test):
-            return test
-        skipped.append(test)
-
-
-def try_mutant(mutant: Mutant, tests: list[str], copies: SimpleQueue[Path], limit: float) -> dict[str, object]:
-    """Run the tests against one mutant, in one of the copies of the sources."""
-    place = copies.get()
-    target = place / "mooring" / mutant.module
-    original = target.read_bytes()
-    began = time.monotonic()
-    try:
-        target.write_text(mutant.source, encoding="utf-8")
-        parts = [part for part in (tests[:FIRST], tests[FIRST:]) if part]
-        by = next(filter(None, (find_killer(place, part, limit) for part in parts)), "")
-    finally:
-        target.write_bytes(original)
-        copies.put(place)
-    plain = {name: value for name, value in asdict(mutant).items() if name != "source"}
-    outcome = "survived" if by in ("", TIME_LIMIT) else "killed"
-    return plain | {"outcome": outcome, "by": by, "tests": len(tests), "seconds": round(time.monotonic() - began, 1)}
-
-
-def read_results(path: Path, chosen: list[Mutant]) -> list[dict[str, object]]:
-    """Return the results of an interrupted run of the same sample, or none."""
-    results = json.loads(path.read_text(encoding="utf-8"))["mutants"] if path.exists() else []
-    same = all(
-        (old["module"], old["change"]) == (new.module, new.change) for old, new in zip(results, chosen, strict=False)
-    )
-    return results if same and len(results) <= len(chosen) else []
+def list_tests() -> list[str]:
+    """The files of tests, those of the core first."""
+    names = sorted(path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py"))
+    names = [name for name in names if name.parts[0] not in ASIDE]
+    return [f"tests/{name}" for name in sorted(names, key=lambda name: name.parts[0] not in PACKAGES)]
 
 
 def main() -> None:
@@ -290,14 +426,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Which mutants of the core modules do the tests notice?")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1, help="one that was not used before")
-    parser.add_argument("--seconds", type=int, default=3600, help="no mutant is started after that")
+    parser.add_argument("--seconds", type=int, default=3600, help="no file of tests is started after that")
     parser.add_argument(
-        "--limit",
-        type=int,
-        default=1800,
-        help="seconds of tests; a mutant whose tests take longer has survived, by the time limit",
+        "--limit", type=int, default=600, help="seconds of whole files for a mutant that no fork noticed"
     )
-    parser.add_argument("--coverage", type=Path, help="folder of which test runs which line; what it lacks is measured")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--output", type=Path, default=RESULTS)
     given = parser.parse_args()
@@ -305,28 +437,43 @@ def main() -> None:
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     FORKS.set_forkserver_preload(list(LOADED))
     chosen = sample_mutants(given.count, given.seed)
-    results = read_results(given.output, chosen)
+    run = Run(chosen, given.seed, ROOT / "build" / f"mutants-{given.seed}.json")
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.processes) as threads:
-        data = measure_coverage(given.coverage or Path(folder) / "coverage", given.processes)
-        tests_of = LineTests(data, ROOT / "src" / "mooring")
-        copies: SimpleQueue[Path] = SimpleQueue()
-        for k in range(given.processes):
-            shutil.copytree(ROOT / "src", Path(folder) / str(k))
-            copies.put(Path(folder) / str(k))
+        place = Path(folder) / "src"
+        copy_sources(place, chosen)
 
-        def tried(mutant: Mutant) -> dict[str, object] | None:
+        def try_file(name: str) -> None:
             if time.monotonic() > end:
-                return None
-            return try_mutant(mutant, tests_of(mutant), copies, given.limit)
+                return
+            noted = run_pytest(place, [name], Trial(run.alive()))
+            if noted is None:
+                print(f"{name}: pytest ended", flush=True)
+                return
+            run.files[name] = noted
+            print(f"{name}: {len(noted['killed'])} killed, {len(noted['failing'])} fail anyway", flush=True)
 
-        for result in threads.map(tried, chosen[len(results) :]):
-            if result is not None:
-                results.append(result)
-                print(f"{result['outcome']:<9} {result['module']}:{result['line']}  {result['change']}", flush=True)
-                content = {"date": datetime.now(UTC).date().isoformat(), "seed": given.seed, "mutants": results}
-                given.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    killed = sum(result["outcome"] == "killed" for result in results)
-    print(f"{killed} of {len(results)} mutants were killed.")
+        def try_again(k: int) -> None:
+            for name in run.left(k):
+                seconds = sum(spent for number, *_, spent in run.again if number == k)
+                if time.monotonic() > end or seconds > given.limit:
+                    return
+                began = time.monotonic()
+                options = [f"--deselect={test}" for test in run.files[name]["failing"]]
+                failed = run_pytest(place, [name, "-x", *options], Failures(), mutant=k, limit=given.limit)
+                run.again.append([k, name, failed[0] if failed else "", time.monotonic() - began])
+                if failed:
+                    return
+
+        for step, todo in (
+            (try_file, [name for name in list_tests() if name not in run.files]),
+            (try_again, None),
+        ):
+            for _ in threads.map(step, run.alive() if todo is None else todo):  # type: ignore[arg-type]
+                run.write(given.output)
+    alive = run.alive()
+    for k in alive:
+        print(f"survived  {chosen[k].module}:{chosen[k].line}  {chosen[k].change}")
+    print(f"{len(chosen) - len(alive)} of {len(chosen)} mutants were killed.")
 
 
 if __name__ == "__main__":
