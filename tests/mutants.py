@@ -16,6 +16,7 @@ import json
 import multiprocessing
 import os
 import random
+import resource
 import shutil
 import signal
 import sys
@@ -231,17 +232,17 @@ class Trial:
 
         self._reached |= mutant_switch.reached  # on import, or by fixtures that end
         mutant_switch.reached.clear()
-        began = time.monotonic()
         with Snapshot(item) as snapshot:
+            began = time.process_time()
             reports = runtestprotocol(item, log=False, nextitem=nextitem)
-            seconds = time.monotonic() - began
+            seconds = time.process_time() - began
             self._seconds += seconds
             reached = set(mutant_switch.reached)
             self._reached |= reached
             if any(report.failed for report in reports):
                 self._failing.append(item.nodeid)
                 return True
-            limit = 10 + 10 * seconds
+            limit = 10 + round(10 * seconds)
             for k in sorted(k for k in reached & self._alive if isinstance(k, int)):
                 self._n_tried[k] += 1
                 if snapshot.fails(k, limit):
@@ -276,8 +277,8 @@ class Snapshot:
             os.write(answering, _run_in_fork(lambda k=mutant: _run_with(item, k), limit))
         os._exit(0)
 
-    def fails(self, mutant: int, limit: float) -> bool | None:
-        """Return whether the test fails with a mutant, or as it is for -1; None if it does not end in time."""
+    def fails(self, mutant: int, limit: int) -> bool | None:
+        """Return whether the test fails with a mutant, or as it is for -1; None beyond a limit of processor seconds."""
         os.write(self._asking, json.dumps([mutant, limit]).encode())
         return {b"0": False, b"1": True}.get(os.read(self._answers, 1))
 
@@ -296,25 +297,29 @@ def _fork() -> int:
         return os.fork()
 
 
-def _run_in_fork(action: Callable[[], bool], limit: float) -> bytes:
-    """Return 0 if an action in a fork returns true, 1 if not or if it ends the process, 2 beyond the limit of seconds."""
+def _run_in_fork(action: Callable[[], bool], limit: int) -> bytes:
+    """Return 0 if an action in a fork returns true, 1 if not or if it ends the process, 2 beyond the limit.
+
+    The limit is in seconds of the processor, so that it is the same on a busy machine; one that only waits has longer.
+    """
     process = _fork()
     if not process:
         os.setpgid(0, 0)
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
         good = False
         try:
             good = action()
         finally:
             os._exit(0 if good else 1)
-    end = time.monotonic() + limit
+    end = time.monotonic() + 20 * limit
     while True:
         ended, status = os.waitpid(process, os.WNOHANG)
+        if ended and os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL):
+            return b"2"
         if ended:
             return b"1" if status else b"0"
         if time.monotonic() > end:
             os.killpg(process, signal.SIGKILL)
-            os.waitpid(process, 0)
-            return b"2"
         time.sleep(0.004)
 
 
