@@ -28,14 +28,14 @@ RESULTS = HERE.parents[1] / "benchmarks" / "results" / "fuzz.json"
 
 
 def main() -> None:
-    """Fuzz all targets, or one."""
+    """Fuzz all targets, or some."""
     parser = argparse.ArgumentParser(
         description="Fuzz every reader of mooring's files. Results are written after each target: an interrupted run keeps "
         "what it has. A later run adds its inputs and seconds to those of earlier runs of the same target; to count anew, "
         "delete the file."
     )
     parser.add_argument("--seconds", type=int, default=600, help="in all, shared evenly by the targets")
-    parser.add_argument("--only", help="one target, by its name")
+    parser.add_argument("--only", nargs="+", help="some targets, by their names")
     parser.add_argument("--inputs", type=int, default=-1, help="after so many a target ends, if its time has not")
     parser.add_argument("--output", type=Path, default=RESULTS, help="what was tried, as JSON")
     parser.add_argument(
@@ -47,7 +47,7 @@ def main() -> None:
     with atheris.instrument_imports(include=["mooring"]):
         from tests.fuzz.test_targets import NAMES
 
-    names = [given.only] if given.only else list(NAMES)
+    names = given.only or list(NAMES)
     seconds, found = max(1, given.seconds // len(names)), 0
     for name in names:
         with tempfile.TemporaryDirectory(dir=MEMORY if os.path.isdir(MEMORY) else None) as folder:
