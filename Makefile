@@ -6,7 +6,7 @@
 #   make test-r   the R package of clients/r, which calls the command; needs R with jsonlite, processx, testthat, withr and knitr
 #   make figures  docs/figures and the pages that go with them again, from the tables in results/; runs no study
 #   make site     the documentation as pages in build/site, to open without a server; fails on a broken link
-#   make fuzz     coverage-guided fuzzing of every reader of files, SECONDS=600; needs Linux and clang, to build atheris
+#   make fuzz     coverage-guided fuzzing of every reader of files, SECONDS=600; needs Linux
 #   make dist     sdist and wheel, in dist/; the same commit gives the same bytes
 #   make kit      dist/kit: mooring and all it needs, hashed, for a machine without network; KIT='--platform win_amd64 ...'
 #   make mutants  random mutants of the core against its tests, SEED=… COUNT=200 SECONDS=3600
@@ -118,7 +118,6 @@ kit: .venv/pyvenv.cfg
 	@touch $@
 
 .venv/.fuzz: .venv/.dev
-	@command -v clang > /dev/null || { echo "make fuzz needs clang, to build atheris: apt-get install clang"; exit 1; }
 	$(INSTALL) --editable '.[dev,fuzz]'
 	@touch $@
 
