@@ -16,14 +16,16 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import resource
 import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -372,6 +374,7 @@ class Run:
     def __init__(self, chosen: list[Mutant], seed: int, progress: Path) -> None:
         self.chosen, self.seed, self._progress = chosen, seed, progress
         self.files: dict[str, Any] = {}
+        self._lock = threading.Lock()
         self.again: list[list[Any]] = []
         """Each number of a mutant and file of tests that ran in a new process, which test failed there, and its seconds."""
         named = [[mutant.module, mutant.index, mutant.change] for mutant in chosen]
@@ -383,23 +386,24 @@ class Run:
 
     def write(self, output: Path) -> None:
         """Write the progress and the results."""
-        kept = {"sample": self._named, "files": self.files, "again": self.again}
-        self._progress.parent.mkdir(parents=True, exist_ok=True)
-        self._progress.write_text(json.dumps(kept, indent=1), encoding="utf-8")
-        killers = self.killers()
-        results = [
-            {"module": mutant.module, "line": mutant.line, "change": mutant.change}
-            | {"outcome": "killed" if k in killers else "survived", "by": killers.get(k, "")}
-            | {"tests": sum(file["tried"].get(str(k), 0) for file in self.files.values())}
-            | {"files": sum(number == k for number, *_ in self.again)}
-            for k, mutant in enumerate(self.chosen)
-        ]
-        content = {"date": datetime.now(UTC).date().isoformat(), "seed": self.seed, "mutants": results}
-        output.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        with self._lock:
+            kept = {"sample": self._named, "files": self.files, "again": self.again}
+            self._progress.parent.mkdir(parents=True, exist_ok=True)
+            self._progress.write_text(json.dumps(kept, indent=1), encoding="utf-8")
+            killers = self.killers()
+            results = [
+                {"module": mutant.module, "line": mutant.line, "change": mutant.change}
+                | {"outcome": "killed" if k in killers else "survived", "by": killers.get(k, "")}
+                | {"tests": sum(file["tried"].get(str(k), 0) for file in list(self.files.values()))}
+                | {"files": sum(number == k for number, *_ in self.again)}
+                for k, mutant in enumerate(self.chosen)
+            ]
+            content = {"date": datetime.now(UTC).date().isoformat(), "seed": self.seed, "mutants": results}
+            output.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def killers(self) -> dict[int, str]:
         """The test that noticed each mutant that was noticed."""
-        by_fork = {int(k): test for file in self.files.values() for k, test in file["killed"].items()}
+        by_fork = {int(k): test for file in list(self.files.values()) for k, test in file["killed"].items()}
         return {k: test for k, _, test, _ in self.again if test} | by_fork
 
     def alive(self) -> list[int]:
@@ -419,11 +423,42 @@ class Run:
         return sorted(near, key=lambda name: (len(self.files[name]["modules"]), self.files[name]["seconds"]))
 
 
-def list_tests() -> list[str]:
-    """The files of tests, those of the core first."""
-    names = sorted(path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py"))
-    names = [name for name in names if name.parts[0] not in ASIDE]
-    return [f"tests/{name}" for name in sorted(names, key=lambda name: name.parts[0] not in PACKAGES)]
+class Queue:
+    """Files of tests that have not run, of which those come first that name what the living mutants' modules define.
+
+    Parameters
+    ----------
+    run : Run
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run, self._lock = run, threading.Lock()
+        paths = sorted(path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py"))
+        names = [path.as_posix() for path in paths if path.parts[1] not in ASIDE]
+        words = {name: set(re.findall(r"\w+", (ROOT / name).read_text(encoding="utf-8"))) for name in names}
+        self._near = [[name for name in names if words[name] & defined_in(mutant.module)] for mutant in run.chosen]
+        self._left = [name for name in names if name not in run.files]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over what is left; several threads may do so."""
+        while True:
+            with self._lock:
+                if not self._left:
+                    return
+                worth = dict.fromkeys(self._left, 0.0)
+                for k in self._run.alive():
+                    for name in self._near[k]:
+                        if name in worth:
+                            worth[name] += 1 / len(self._near[k])
+                name = max(self._left, key=lambda name: worth[name])
+                self._left.remove(name)
+            yield name
+
+
+def defined_in(module: str) -> set[str]:
+    """The names of a module's functions and classes, and its own."""
+    tree = ast.parse((ROOT / "src" / "mooring" / module).read_text(encoding="utf-8"))
+    return {part.name for part in tree.body if isinstance(part, ast.FunctionDef | ast.ClassDef)} | {Path(module).stem}
 
 
 def main() -> None:
@@ -447,15 +482,18 @@ def main() -> None:
         place = Path(folder) / "src"
         copy_sources(place, chosen)
 
-        def try_file(name: str) -> None:
-            if time.monotonic() > end:
-                return
-            noted = run_pytest(place, [name], Trial(run.alive()))
-            if noted is None:
-                print(f"{name}: pytest ended", flush=True)
-                return
-            run.files[name] = noted
-            print(f"{name}: {len(noted['killed'])} killed, {len(noted['failing'])} fail anyway", flush=True)
+        def try_files(queue: Queue) -> None:
+            for name in queue:
+                if time.monotonic() > end:
+                    return
+                noted = run_pytest(place, [name], Trial(run.alive()))
+                if noted is None:
+                    print(f"{name}: pytest ended", flush=True)
+                    continue
+                run.files[name] = noted
+                n_killed, n_failing = len(noted["killed"]), len(noted["failing"])
+                print(f"{name}: {n_killed} killed, {n_failing} fail anyway, {len(run.alive())} left", flush=True)
+                run.write(given.output)
 
         def try_again(k: int) -> None:
             for name in run.left(k):
@@ -469,12 +507,9 @@ def main() -> None:
                 if failed:
                     return
 
-        for step, todo in (
-            (try_file, [name for name in list_tests() if name not in run.files]),
-            (try_again, None),
-        ):
-            for _ in threads.map(step, run.alive() if todo is None else todo):  # type: ignore[arg-type]
-                run.write(given.output)
+        list(threads.map(try_files, [Queue(run)] * given.processes))
+        for _ in threads.map(try_again, run.alive()):
+            run.write(given.output)
     alive = run.alive()
     for k in alive:
         print(f"survived  {chosen[k].module}:{chosen[k].line}  {chosen[k].change}")
