@@ -436,7 +436,8 @@ class Queue:
         paths = sorted(path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py"))
         names = [path.as_posix() for path in paths if path.parts[1] not in ASIDE]
         words = {name: set(re.findall(r"\w+", (ROOT / name).read_text(encoding="utf-8"))) for name in names}
-        self._near = [[name for name in names if words[name] & defined_in(mutant.module)] for mutant in run.chosen]
+        defined = [defined_in(mutant.module) for mutant in run.chosen]
+        self._near = [[name for name in names if words[name] & of_module] for of_module in defined]
         self._left = [name for name in names if name not in run.files]
 
     def __iter__(self) -> Iterator[str]:
