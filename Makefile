@@ -3,11 +3,13 @@
 #   make test   what CI runs: lint, types, tests, documentation (and, of the extras, make test-distributed)
 # And for those who work on mooring:
 #   make test-distributed  participants over NVIDIA FLARE, the analyst on Dask, object stores; CI runs it, too
-#   make test-r   the R package of clients/r, which calls the command; needs R with jsonlite, processx, testthat, withr and knitr
+#   make test-r   the R package of clients/r, which calls the command; needs R with jsonlite, processx, testthat, withr, knitr
+#                 and markdown
 #   make figures  docs/figures and the pages that go with them again, from the tables in results/; runs no study
 #   make site     the documentation as pages in build/site, to open without a server; fails on a broken link
 #   make fuzz     coverage-guided fuzzing of every reader of files, SECONDS=600; needs Linux
 #   make dist     sdist and wheel, in dist/; the same commit gives the same bytes
+#   make release-notes   the changelog's section of the current version; VERSION=0.2.0 for an earlier one
 #   make kit      dist/kit: mooring and all it needs, hashed, for a machine without network; KIT='--platform win_amd64 ...'
 #   make mutants  random mutants of the core against its tests, SEED=… COUNT=200 SECONDS=3600
 #   make bench    speed and quality as ratios in one run, batches against one at a time among them; prints tables,
@@ -28,7 +30,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 PACKAGES := import sysconfig; place = sysconfig.get_path('purelib')
 
-.PHONY: demo test test-distributed test-r lint types unit site fuzz mutants bench docs figures dist kit clean
+.PHONY: demo test test-distributed test-r lint types unit site fuzz mutants bench docs figures dist release-notes kit clean
 
 demo: .venv/.demo
 	rm -rf demo-report
@@ -88,9 +90,14 @@ figures: .venv/.dev
 	$(BIN)/python -m mooring_studies.redraw results docs
 
 dist: export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct)
-dist: .venv/.dist  # the same commit gives the same bytes
-	$(BIN)/python -m build --outdir dist .
+dist: .venv/.dist  # the same commit gives the same bytes: the wheel is built from the normalised source distribution
+	rm -rf dist/mooring-*
+	umask 022 && $(BIN)/python -m build --sdist --outdir dist .
 	$(BIN)/python installation/normalise_sdist.py dist/*.tar.gz
+	umask 022 && $(BIN)/python -m build --wheel --outdir dist dist/*.tar.gz
+
+release-notes:
+	@$(PYTHON) installation/release_notes.py $(or $(VERSION),$(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' src/mooring/version.py))
 
 kit: .venv/pyvenv.cfg
 	$(BIN)/python installation/kit.py --output dist/kit $(KIT)
