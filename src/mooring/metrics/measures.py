@@ -90,16 +90,16 @@ MEASURES = {
     ),
     "claims": Measure(
         "Singling out",
-        "named rightly",
-        "share of rows named rightly with a posterior above 0.95; control: rows missing from the register, named wrongly",
-        "'{attack}' names {figure} of the rows rightly with a posterior above 0.95",
+        "named correctly",
+        "share of rows named correctly with a posterior above 0.95; control: rows missing from the register, named wrongly",
+        "'{attack}' names {figure} of the rows correctly with a posterior above 0.95",
         "claims",
     ),
     "claims_right": Measure(
         "Singling out",
         "right among those named",
         "share of names that are right",
-        "{figure} of the rows that '{attack}' names are named rightly",
+        "{figure} of the rows that '{attack}' names are named correctly",
     ),
     "exposed_value": Measure(
         "Singling out",

@@ -224,8 +224,8 @@ class Step:
     awaits: Callable[[Workspace], Sequence[str]] | None = None
     """Returns the members whose files 'mooring run' waits for before it takes the step; None if only people take it."""
     consent: Literal["", "reading", "members", "share"] = ""
-    """What a person is asked before 'mooring run' takes the step: whether the table is read rightly, who the members are, or
-    whether rows are shared."""
+    """What a person is asked before 'mooring run' runs the step: whether the table is read correctly, who the members are,
+    or whether rows are shared."""
     run: Callable[..., Outcome] | None = None
     """Takes the folder, the answers by name, `command` and `progress`; None for a step that has a command only."""
     when: Callable[[Workspace], bool] | None = None

@@ -23,8 +23,7 @@ class OpenQuestion(Record):
     """A question that a person answers with yes or no."""
 
     kind: Literal["reading", "members", "study", "share"]
-    """Whether a table is read rightly, whether these are all members, whether this is the study that was agreed on, whether
-    rows are shared."""
+    """Whether a table is read correctly, these are all members, this is the agreed study, or rows are shared."""
     subject: str
     """Digest of what is asked about, so that the answer to one question does not count for another."""
     words: str
@@ -117,7 +116,7 @@ def ask_about_members(cards: Sequence[tuple[Role, Member]]) -> OpenQuestion:
 
 
 def ask_about_reading(workspace: Workspace, data: Path, ignore: Sequence[str] = ()) -> OpenQuestion | None:
-    """Return the question whether a table that differs from the study is read rightly; None if there is nothing to ask."""
+    """Return the question whether a table that differs from the study is read correctly; None if there is nothing to ask."""
     from mooring.protocol.participant.reading import propose_reading
 
     reading = propose_reading(workspace, data, ignore=tuple(ignore))
@@ -129,7 +128,7 @@ def ask_about_reading(workspace: Workspace, data: Path, ignore: Sequence[str] = 
     return OpenQuestion(
         "reading",
         subject,
-        "Your table differs from the study's. Is it read rightly so? A yes writes "
+        "Your table differs from the study's. Is it read correctly, as shown here? A yes writes "
         f"{workspace.show(workspace.mapping_file)}, where you can change it.",
         tuple(facts),
         tuple(map(tuple, reading.rules)) if len(reading.rules) > 1 else (),
