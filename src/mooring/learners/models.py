@@ -117,7 +117,7 @@ class LinearFunction:
         return int(max(self.weights.shape))
 
     def require_valid(self) -> None:
-        """Shapes and finite numbers are all there is to check."""
+        """Do nothing: only shapes and finite numbers matter, and they are checked elsewhere."""
 
     def evaluate(self, rows: Matrix) -> Matrix:
         """Scores of rows of shape (n, inputs): an array of shape (n, outputs)."""
@@ -151,7 +151,7 @@ class FourierFunction:
         return int(max(*self.frequencies.shape, *self.weights.shape))
 
     def require_valid(self) -> None:
-        """Shapes and finite numbers are all there is to check."""
+        """Do nothing: only shapes and finite numbers matter, and they are checked elsewhere."""
 
     def evaluate(self, rows: Matrix) -> Matrix:
         """Scores of rows of shape (n, inputs): an array of shape (n, outputs)."""

@@ -1,4 +1,4 @@
-"""What a study says of its mechanism: one frozen value, which the table [mechanism] of its file holds."""
+"""The settings of a study's mechanism, as one frozen value that the table [mechanism] of its file holds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TABLE_CURE = "Correct [mechanism] in the study's file."
 
 
 class RosterEntry(Protocol):
-    """A participant, as far as settings look at it."""
+    """What settings need to know of a participant."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""What pages and governance drafts say of a study's mechanism, as values: each mechanism describes itself."""
+"""How a mechanism describes itself, as values that pages and governance drafts use."""
 
 from __future__ import annotations
 

@@ -282,7 +282,7 @@ def list_images(result: AuditResult) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The scores of one site or of one simulation: alone, together, and of everybody's raw rows in one place."""
+    """The scores of one site or one simulation: trained alone, trained together, and trained on everybody's raw rows."""
 
     name: str
     alone: Score | None

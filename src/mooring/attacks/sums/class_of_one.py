@@ -1,4 +1,4 @@
-"""Class of one: if a single honest row has a label, the sum over its class is the row itself."""
+"""Class of one: if only one honest row has a certain label, the sum over that class is the row itself."""
 
 from __future__ import annotations
 

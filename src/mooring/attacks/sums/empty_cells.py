@@ -1,7 +1,7 @@
-"""Empty cells: a row whose values of two columns no honest row has together is not in the sums.
+"""Empty cells: a candidate with a pair of values that no honest row has is not in the sums.
 
-A member adds h_a h_b to the cell of levels a and b, so that no cell can be smaller than that. A candidate of which some cell
-is smaller was not summed.
+A member adds h_a h_b to the cell of levels a and b, so that the cell holds at least that much. A candidate is no member if
+some cell holds less.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _ROUNDING = 0.02  # weights are rounded at random when they are summed
 
 
 def empty_cells(view: PairwiseView, *, rng: np.random.Generator) -> MembershipScores:
-    """Score by minus the number of rows that a candidate's cells lack, which is zero for members."""
+    """Score by minus what is missing from a candidate's cells, which is zero for members."""
     view.require_exact()
     cells, blocks = view.cells, view.list_blocks()
     rows = view.candidates.features[:, : len(cells)]

@@ -1,4 +1,4 @@
-"""Synthetic rows: a row that a synthetic row is near may be in the sums from which the synthetic rows were drawn.
+"""Synthetic rows: a row close to a synthetic row is likelier to be in the sums that the synthetic rows were drawn from.
 
 The attacker draws synthetic rows from the total, as `mooring synthesize` does, and scores a candidate by how near the
 nearest is. A generator that repeats its rows is caught by this.

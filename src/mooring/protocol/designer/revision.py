@@ -22,7 +22,7 @@ from mooring.typing import Progress
 
 
 def enrol_cards(path: Path, cards: Sequence[Path]) -> Study:
-    """Check cards, the analyst's among them, and enter them in the roster of a study's file, which is written again."""
+    """Check cards, including the analyst's, enter them in the roster, and write the study's file again."""
     read, study = {card: read_card(card) for card in cards}, Study.read(path)
 
     def list_names(members: Sequence[Member], role: Role) -> list[str]:

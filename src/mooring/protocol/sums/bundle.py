@@ -8,7 +8,7 @@ opens for nobody and nothing else.
 sender and the digests of all boxes, so that they are known only once the boxes are made. The manifest states
 g = u + Σ r_e f_e by its values at 0, …, t − 1, once for each of three masks with weights of its own. The combiner at the
 point j tests, alone, that g(j) is what its share gives. If the shares of two combiners lay on different polynomials, some
-test would fail but for a chance of 2⁻¹⁸³. The masks are used nowhere else, so g is uniform whatever the sums are
+test would fail except with probability 2⁻¹⁸³. The masks are used nowhere else, so g is uniform whatever the sums are
 (docs/privacy.md).
 
 The manifest holds the digest of every box, and the closing list names the digest of the header with the manifest. So a

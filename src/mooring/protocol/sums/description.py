@@ -42,7 +42,7 @@ def describe_sums(study: Study) -> Description:
             f"({settings.features}). Each participant adds up their products {_state_products(scheme)}: "
             f"{scheme.layout.size:,} exact whole numbers, whatever the number of its rows.",
             noise,
-            f"No number of rows and no count of classes leaves, but for what the {total} discloses.",
+            f"No number of rows and no count of classes leaves, apart from what the {total} discloses.",
             f"Combiners: {', '.join(scheme.combiners)}; {scheme.threshold.threshold} of them open the total.",
         ),
         scoring="What joining gives is measured by participants: 'mooring predict --beside' scores the model and one's "
