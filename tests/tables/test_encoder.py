@@ -433,6 +433,17 @@ def test_the_values_of_cells_do_not_depend_on_what_a_study_declares(
         assert found.tolist() == [cell_value(cell) for cell in cells]
 
 
+@pytest.mark.parametrize("cell", ["inf", "-Infinity", "1e400", "-nan", "nan(1)", " 1.50 ", "1e0"])
+def test_a_row_is_read_alike_whatever_rows_are_beside_it(cell: str, table: Callable) -> None:
+    """Beside a cell that is no number, a text file is read by the slower pass; which rows of a person count must not change."""
+    schema = Schema((Column("x", "number", 0, 1, missing="indicate"), Column("y", "integer", 0, 1)))
+    (alone,) = encoded_batches(schema, table(f"x,y\n{cell},0\n"), unfit="adapt")
+    for beside in ("high,0", "1,0,0", "\xe9,0"):
+        (both,) = encoded_batches(schema, table(f"x,y\n{cell},0\n{beside}\n"), unfit="adapt")
+        assert both.rows[0].tolist() == alone.rows[0].tolist()
+        assert both.values[0].tolist() == alone.values[0].tolist()
+
+
 def test_names_of_a_wide_table_are_gathered_once_and_not_once_a_column(
     table: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,6 +103,17 @@ def test_text_that_is_not_utf8_is_reported_as_it_is_without_a_mapping(own: Path)
     assert ProblemKind.ENCODING in {problem.kind for problem in problems if problem.column == "gender"}
 
 
+@pytest.mark.parametrize("row", ["5|\xe9|01.02.2020|no|", "\xe9|F|01.02.2020|no|", "5|F|\xe9|no|", "5|F||\xe9|", "5|F"])
+def test_one_row_that_cannot_be_read_changes_how_no_other_row_is_read(row: str, own: Path) -> None:
+    """A guarantee for one row would not hold if a single cell kept the words of all others from being translated."""
+    table = MappedTable(own, MAPPING.fit_to(SCHEMA))
+    (alone,) = encoded_batches(SCHEMA, table, unfit="adapt", coded=True)
+    own.write_bytes(f"{OWN}{row}\n".encode("latin-1"))
+    (beside,) = encoded_batches(SCHEMA, table, unfit="adapt", coded=True)
+    for part in ("rows", "labels", "values"):
+        np.testing.assert_array_equal(getattr(beside, part)[:4], getattr(alone, part), part)
+
+
 @pytest.mark.parametrize(
     ("text", "what"),
     [

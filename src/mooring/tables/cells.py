@@ -31,6 +31,7 @@ NUMBER = rf"^({FINITE}|[+-]?(?i:nan|inf|infinity))$"
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}.*)?$"
 _MIDNIGHT = re.compile(r"^([0-9]{4}-[0-9]{2}-[0-9]{2})[t ]00:00(?::00(?:\.0+)?)?z?$")
 _UTC = re.compile(r"^([0-9]{4}-[0-9]{2}-[0-9]{2}[t ][0-9:.]+)\+00:00$")
+_NOT_FINITE = re.compile(r"[+-]?(nan(\([0-9a-z_]*\))?|inf|infinity)")  # as the parser of text files reads them
 _FEW_WORDS = 32
 _USUAL_MISSING = frozenset(word.casefold() for word in MISSING_WORDS)
 
@@ -41,6 +42,8 @@ class DistinctWords:
 
     text: Any
     """The words as a pyarrow array of text, null where one is missing or not UTF-8."""
+    values: Any
+    """The words as the table holds them: text, bytes, numbers or truth values."""
     places: npt.NDArray[np.integer[Any]]
     """The index of each cell's word; the number of words where the cell is missing."""
     not_utf8: npt.NDArray[np.int64]
@@ -68,7 +71,7 @@ def distinct_words(cells: Any) -> DistinctWords:
         text = values
     else:
         text = pa.array([as_text(value) for value in values.to_pylist()], pa.string())
-    return DistinctWords(text, places, rows)
+    return DistinctWords(text, values, places, rows)
 
 
 def encode_distinct(cells: Any) -> Any:
@@ -89,8 +92,8 @@ def word_places(coded: Any) -> npt.NDArray[np.integer[Any]]:
 def cell_value(text: str | None) -> float:
     """Return the number of a cell in a record's fingerprint, whatever kind, category or missing word a study declares.
 
-    A number is itself however it is written; other text is a hash of its trimmed, case-folded form, and midnight is the
-    same as the day.
+    A number is itself however it is written, and one that is not finite counts as missing; other text is a hash of its
+    trimmed, case-folded form, and midnight is the same as the day.
 
     Examples
     --------
@@ -100,8 +103,11 @@ def cell_value(text: str | None) -> float:
     word = "" if text is None else text.strip().casefold()
     if word in _USUAL_MISSING:
         return MISSING_VALUE
-    if is_number(word) and math.isfinite(number := float(word)):
-        return number + 0.0  # without negative zero, which would be a different record
+    if is_number(word):
+        number = float(word)
+        return number + 0.0 if math.isfinite(number) else MISSING_VALUE  # without negative zero, a different record
+    if _NOT_FINITE.fullmatch(word):
+        return MISSING_VALUE
     if len(word) > len("2026-01-31"):  # the same record from Parquet, a spreadsheet, and as text
         word = _MIDNIGHT.sub(r"\1", _UTC.sub(r"\1z", word))
     return float(int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest()) >> 12)

@@ -173,7 +173,7 @@ def _read_numbers(
     if pa.types.is_floating(cells.type) or pa.types.is_integer(cells.type):
         numbers = cells.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
         np.add(numbers, 0.0, out=values)  # without negative zero, which would be a different record
-        values[np.isnan(values)] = MISSING_VALUE
+        values[~np.isfinite(values)] = MISSING_VALUE  # as `cell_value` has them
         present = np.flatnonzero(~np.isnan(numbers)) if column.is_date else np.zeros(0, np.int64)
         return numbers, [InvalidCells(ProblemKind.NOT_A_DATE, present)] if present.size else []
     words = distinct_words(cells)

@@ -148,15 +148,18 @@ class TableMapping(Record):
     def convert(self, name: str, cells: Any, *, translate: bool = True) -> Any:
         """Return the cells of a column, a pyarrow column, as the study writes them.
 
-        Cells that no rule fits stay as they are, for the encoder to judge. So do all cells of a column in which some are
-        not UTF-8. Without `translate`, numbers and dates are rewritten and words stay those of the table: fingerprints of
+        Cells that no rule fits, and cells that are not UTF-8, stay as they are, for the encoder to judge. What becomes of a
+        cell does not depend on other rows. Without `translate`, numbers and dates are rewritten and words stay those of the table: fingerprints of
         records are made of these, so that the words that a study declares do not make its rows look like others.
         """
         distinct = distinct_words(cells)
-        if distinct.not_utf8.size:
-            return cells
         convert_word = self._word_converter(name) if translate else self._form_converter(name)
-        words = pa.array([convert_word(word) for word in distinct.text.to_pylist()], pa.string())
+        converted = [convert_word(word) for word in distinct.text.to_pylist()]
+        words = pa.array(converted, pa.string())
+        if distinct.not_utf8.size:
+            found, broken = distinct.values.to_pylist(), {*distinct.places[distinct.not_utf8].tolist()}
+            as_bytes = [None if word is None else word.encode() for word in converted]
+            words = pa.array([found[k] if k in broken else word for k, word in enumerate(as_bytes)], pa.binary())
         places = pa.array(distinct.places.astype(np.int32), mask=distinct.places == len(words))
         return pa.DictionaryArray.from_arrays(places, words)
 

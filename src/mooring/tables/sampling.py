@@ -46,7 +46,8 @@ def sample_rows(
     """Read a whole table, check every row, and keep a uniform sample.
 
     Each row draws a random number, and the rows with the lowest numbers are kept: at most `at_most` or, by default, as many
-    as the number of features allows in memory. `each` is called with every batch of rows.
+    as the number of features allows in memory. `each` is called with every batch of rows. A table without rows is refused,
+    unless cells that do not fit are adapted.
     """
     if at_most is None:
         at_most = max(_FEWEST_ROWS, min(_MOST_ROWS, _MOST_NUMBERS // schema.n_features))
@@ -69,10 +70,17 @@ def sample_rows(
         if draws.size > at_most:
             stay = np.sort(np.argpartition(draws, at_most - 1)[:at_most])
             kept, draws = _taken(kept, stay), draws[stay]
-    if kept is None:
+    if kept is None and unfit == "refuse":
         raise no_rows()
+    kept = kept or _no_rows_of(schema)
     by_class = dict(zip(schema.label.classes, counts.tolist(), strict=True)) if counts.size else None
     return Sample(kept, n_rows, by_class)
+
+
+def _no_rows_of(schema: Schema) -> EncodedRows:
+    labels = None if schema.label.kind == "none" else np.zeros(0, dtype=np.int64)
+    n_values = len(schema.columns) + (labels is not None)
+    return EncodedRows(np.zeros((0, schema.n_features)), labels, np.zeros((0, n_values)), 1)
 
 
 def _taken(some: EncodedRows, chosen: npt.NDArray[np.int64]) -> EncodedRows:

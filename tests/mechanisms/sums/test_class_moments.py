@@ -18,6 +18,7 @@ from mooring.mechanisms.sums.sums import Integers
 from mooring.protocol.sums.description import list_sums
 from mooring.tables.schema import Column, Label, Schema
 from mooring.typing import Matrix
+from tests.mechanisms.sums.test_secret_sharing import words_of
 
 COUNTS = st.lists(st.integers(-9, 9) | st.floats(-1, 1), min_size=1, max_size=12)
 PIXELS = tuple(Column(f"x{k}", "number", 0, 1) for k in range(64))
@@ -117,6 +118,25 @@ def test_rows_from_which_the_sensitivity_does_not_follow_are_refused(features: M
     with pytest.raises(InputError):
         sums.add(features, labels)
     assert not sums.vector.any()
+
+
+def test_the_noise_on_every_class_is_its_own() -> None:
+    """400 vectors of 4 classes: variances on and off all diagonals, and no two numbers of a vector that go together.
+
+    Of 24,000 pairs of independent numbers, one has a correlation of 6 standard errors with probability 5e-5.
+    """
+    layout = ClassLayout(10, 4)
+    privacy = SumPrivacy(1.0, 1e-5, quorum=6, n_colluders=2, rows_per_person=3)
+    noise = calibrate_products(layout, privacy)
+    assert math.sqrt(4 * noise.on_products) / (3 * 2.0**34) == pytest.approx(3.7306, abs=5e-5)
+    drawn = noise.draw_many(layout, words_of(35), 400) / math.sqrt(noise.on_products)
+    for numbers, variance in ((drawn[:, layout.on_diagonal], 1.0), (drawn[:, ~layout.on_diagonal], 0.5)):
+        assert numbers.shape[1] in (40, 180)
+        assert np.mean(numbers**2) == pytest.approx(variance, rel=5 * math.sqrt(2 / numbers.size))
+    scaled = drawn * np.where(layout.on_diagonal, 1.0, math.sqrt(2))
+    correlations = scaled.T @ scaled / math.sqrt(len(scaled))
+    np.fill_diagonal(correlations, 0.0)
+    assert np.abs(correlations).max() < 6
 
 
 def test_a_vector_of_another_length_is_refused() -> None:

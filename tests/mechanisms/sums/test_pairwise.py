@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from mooring.mechanisms.sums.general.layout import PairwiseAccumulator, Pairwise
 from mooring.mechanisms.sums.general.survival import Survival
 from mooring.mechanisms.sums.general.total import sum_exactly
 from mooring.mechanisms.sums.general.workload import SmallIntegers, Workload, make_workload
+from mooring.mechanisms.sums.guarantee import SumPrivacy, calibrate_products
 from mooring.mechanisms.sums.sums import Integers
 from mooring.tables.schema import Column, Label, Schema
 from mooring.typing import Matrix
@@ -177,6 +179,27 @@ def test_places_from_which_the_sensitivity_does_not_follow_are_refused() -> None
     for wrong in (bubbles + 10**6, bubbles - 10**6):
         with pytest.raises(InputError):
             require_places(workload, places, wrong)
+
+
+@pytest.mark.parametrize("code", [-2.0, 2.0])
+def test_coded_rows_that_lie_on_no_level_are_not_added(code: float) -> None:
+    layout = PairwiseLayout(make_workload(Schema(COLUMNS[3:5])))
+    sums = PairwiseAccumulator(layout, np.random.default_rng(0))
+    with pytest.raises(InputError):
+        sums.add_coded(np.array([[0.5, 1.0], [0.5, code]]), None, None)
+    assert sums.n_rows == 0
+    assert not sums.vector.any()
+
+
+@pytest.mark.parametrize("persons", [1, 3])
+@pytest.mark.parametrize("adds_means", [False, True])
+def test_the_noise_is_m_sensitivities_over_the_honest_contributions(persons: int, adds_means: bool) -> None:
+    layout = PairwiseLayout(make_workload(Schema(COLUMNS[:4])), adds_means)
+    noise = calibrate_products(layout, SumPrivacy(1.0, 1e-5, quorum=7, n_colluders=3, rows_per_person=persons))
+    multiplier = math.sqrt(4 * noise.on_products / layout.sensitivity_squared) / persons
+    assert multiplier == pytest.approx(3.7306, abs=5e-5)  # at (1, 10⁻⁵), in standard deviations a sensitivity
+    more = math.isqrt(layout.sensitivity_squared) - math.isqrt(replace(layout, adds_means=False).sensitivity_squared)
+    assert more >= (math.sqrt(2 * layout.size) if adds_means else 0)  # rounding of the division
 
 
 def replace_place(places: SmallIntegers, column: int, place: int) -> SmallIntegers:

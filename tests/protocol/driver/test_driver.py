@@ -96,3 +96,16 @@ def test_advice_of_sums_with_noise_follows_from_the_study_and_from_no_row(
     for name in town.names:
         assert ask_about_sharing(town.workspace(name)).advice == advice
         assert (folder / name / f"{name}.bundle").exists() == (advice == "share")
+
+
+def test_a_table_without_rows_is_checked_and_shared_like_any_other(folder: Path) -> None:
+    """With noise, whether there are rows, or rows that can be used, does not decide whether something leaves."""
+    tables = {"north": "", "south": "50,male,\n50\n", "east": "50,male,no\n"}
+    town = Town.found(folder, draft("sums"), names=tuple(tables))
+    for name, rows in tables.items():
+        (folder / name / "patients.csv").write_text(f"age,sex,ill\n{rows}")
+    for name in (*town.names, ANALYST, *town.names):
+        town.advance(name, share="if-advised")
+    for name in town.names:
+        assert {"See what would be disclosed", "Share"} <= {*town.took(name)}
+        assert (folder / "post" / name / "everybody" / f"{name}.bundle").is_file()

@@ -354,7 +354,11 @@ def test_a_list_that_counts_twice_names_strangers_or_misses_the_quorum_is_answer
     digests = {i: verify_sum_bundle(given.share(i), given.study).header_digest for i in range(6)}
     keys = [vault.signing_key.public for vault in given.vaults]
     whole = [(keys[i], digests[i]) for i in range(6)]
+    zeros: Any = np.zeros(sum_scheme(given.study).layout.size, dtype=np.uint64)  # a colluder may sign what it likes
+    write_sum_bundle(given.inbox / "again.bundle", given.study, zeros, given.vaults[4].signing_key)
+    again = verify_sum_bundle(given.inbox / "again.bundle", given.study).header_digest
     crafted = {
+        "two bundles of one sender": [whole[0], whole[5], whole[4], (keys[4], again)],
         "an entry twice": [*whole[:3], whole[0]],
         "a name twice": [*whole[:3], (keys[0], digests[4])],
         "a bundle twice": [*whole[:4], (keys[4], digests[0])],
