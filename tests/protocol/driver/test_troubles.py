@@ -108,6 +108,21 @@ def test_a_place_that_is_rolled_back_gets_what_it_lost_and_nothing_newer_is_repl
         assert town.took(name).count("Share") == 1
 
 
+def test_a_combiner_waits_for_a_listed_bundle_that_comes_after_the_list(town: Town) -> None:
+    """As where the place is a folder that a program keeps alike on several machines, in no order."""
+    for _ in range(2):
+        for name in (*town.names, ANALYST):
+            town.advance(name)
+    assert (town.root / "post/lab/everybody/closing.list").is_file()
+    (town.root / "north/inbox/south.bundle").unlink()
+    late = (at_place := town.root / "post/south/everybody/south.bundle").rename(town.root / "late")
+    turn = town.advance("north")
+    assert [waiting.members for waiting in turn.waits if waiting.step == "combine"] == [("south",)]
+    late.rename(at_place)
+    town.advance("north")
+    assert "Combine" in town.took("north")
+
+
 def test_times_do_not_matter(town: Town) -> None:
     chance = random.Random(0)
     for _ in range(8):

@@ -354,6 +354,8 @@ def test_each_row_is_kept_with_the_public_probability_whatever_the_others_are(fo
     [
         ({"epsilon": 1e13}, "resolution"),
         ({"epsilon": 1e-9, "person": "who", "rows_per_person": 10**6}, "epsilon"),
+        ({"epsilon": 1e-6, "delta": 1e-6}, "epsilon"),  # T's noise is the larger
+        ({"epsilon": 1e-5, "questions": ("model", "tables")}, "epsilon"),
         ({"most_rows": 2**40}, "most_rows"),
         ({"most_rows": 4}, "least_rows"),
         ({"kept_share": 0.0}, "kept_share"),

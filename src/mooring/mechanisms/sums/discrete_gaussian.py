@@ -23,7 +23,8 @@ from mooring.errors import InputError
 from mooring.mechanisms.sums.prime_field import Words
 
 _UNCLEAR = 1e-11  # relative; far above the rounding of exp and of its argument, which is below a thousand
-_LARGEST_VARIANCE = 2**96
+LARGEST_VARIANCE = 2**96
+"""The largest σ² that numbers are drawn with."""
 
 
 def draw_discrete_gaussians(words: Words, variance: Fraction, count: int) -> npt.NDArray[np.int64]:
@@ -35,7 +36,7 @@ def draw_discrete_gaussians(words: Words, variance: Fraction, count: int) -> npt
     >>> draw_discrete_gaussians(lambda n: rng.integers(2**64, size=n, dtype=np.uint64), Fraction(9), 6)
     array([ 0,  4, -1, -1, -2, -2])
     """
-    if not 0 < variance <= _LARGEST_VARIANCE:
+    if not 0 < variance <= LARGEST_VARIANCE:
         raise InputError("variance", expected="above 0 and below 2⁹⁶", got=str(variance), cure="Check its unit.")
     drawn, open_places = np.zeros(count, dtype=np.int64), np.arange(count)
     while open_places.size:

@@ -20,6 +20,7 @@ from mooring.learners.models import FeatureMap
 from mooring.learners.sums import Sums
 from mooring.mechanisms.settings import MechanismSettings, RosterEntry
 from mooring.mechanisms.sums.class_moments import ClassLayout, count_components
+from mooring.mechanisms.sums.discrete_gaussian import LARGEST_VARIANCE
 from mooring.mechanisms.sums.features.columns import TableFeatures
 from mooring.mechanisms.sums.features.fourier import FourierFeatures
 from mooring.mechanisms.sums.features.pictures import N_COMPONENTS, PictureFeatures, filters_of
@@ -479,7 +480,9 @@ def make_scheme(
         raise InputError("most_rows", expected=expected, got=got, cure="Lower it.")
     combiners = settings.list_combiners(roster, helpers)
     scheme = SumScheme(settings, features, layout, combiners, threshold, quorum, parties)
-    if scheme.noise is not None and _FAR * math.isqrt(p * scheme.noise.on_products) > LARGEST // 4:
+    noise = scheme.noise
+    largest = 0 if noise is None else max(noise.on_products, noise.on_outcomes if isinstance(noise, SumNoise) else 0)
+    if largest > LARGEST_VARIANCE or _FAR * math.isqrt(p * largest) > LARGEST // 4:
         problem = "Noise for this epsilon and rows_per_person exceeds the numbers that can be shared."
         raise InputError("epsilon", problem=problem, cure="Raise epsilon, or lower rows_per_person.")
     return scheme

@@ -63,6 +63,24 @@ def await_receipts(workspace: Workspace) -> Sequence[str]:
     ]
 
 
+def await_listed(workspace: Workspace) -> Sequence[str]:
+    """Return participants whose bundle is on the closing list and has not arrived: a shared folder may bring it later."""
+    from mooring.protocol.sums.answers import read_closing_list
+    from mooring.protocol.sums.bundle import list_header_digests
+
+    study = workspace.study
+    try:
+        listed = read_closing_list(workspace.root / "closing.list", study).digests
+    except (RefusedError, StorageError):
+        return []  # it is not there yet, or combining says what is wrong with it
+    here = list_header_digests(workspace.root / "inbox", study)
+    return [
+        member.name
+        for member in study.participants
+        if (digest := listed.get(member.signing_key)) is not None and digest not in here
+    ]
+
+
 def confirm(
     workspace: Workspace,
     *,
@@ -142,7 +160,7 @@ STEPS = (
         makes=(SHARE,),
         sends=(Sent("NAME.share", "analyst", "inbox"),),
         asks=(ASK_BUNDLES, Question("closing_list", "Closing list", "usual", "--list", default="closing.list")),
-        awaits=await_nobody,
+        awaits=await_listed,
         run=combine,
         after="confirm",
     ),
