@@ -435,7 +435,7 @@ def test_the_values_of_cells_do_not_depend_on_what_a_study_declares(
 
 @pytest.mark.parametrize("cell", ["inf", "-Infinity", "1e400", "-nan", "nan(1)", " 1.50 ", "1e0"])
 def test_a_row_is_read_alike_whatever_rows_are_beside_it(cell: str, table: Callable) -> None:
-    """Beside a cell that is no number, a text file is read by the slower pass; which rows of a person count must not change."""
+    """Beside a cell that is no number, the slower pass reads a text file; which rows of a person count stays the same."""
     schema = Schema((Column("x", "number", 0, 1, missing="indicate"), Column("y", "integer", 0, 1)))
     (alone,) = encoded_batches(schema, table(f"x,y\n{cell},0\n"), unfit="adapt")
     for beside in ("high,0", "1,0,0", "\xe9,0"):

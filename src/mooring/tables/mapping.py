@@ -149,8 +149,9 @@ class TableMapping(Record):
         """Return the cells of a column, a pyarrow column, as the study writes them.
 
         Cells that no rule fits, and cells that are not UTF-8, stay as they are, for the encoder to judge. What becomes of a
-        cell does not depend on other rows. Without `translate`, numbers and dates are rewritten and words stay those of the table: fingerprints of
-        records are made of these, so that the words that a study declares do not make its rows look like others.
+        cell does not depend on other rows. Without `translate`, numbers and dates are rewritten and words stay those of the
+        table: fingerprints of records are made of these, so that the words that a study declares do not make its rows look
+        like others.
         """
         distinct = distinct_words(cells)
         convert_word = self._word_converter(name) if translate else self._form_converter(name)

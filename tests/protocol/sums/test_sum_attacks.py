@@ -349,6 +349,14 @@ def test_each_row_is_kept_with_the_public_probability_whatever_the_others_are(fo
     assert draw_kept(words, 0.25, 4).tolist() == [True, False, True, False]
 
 
+def test_places_between_nodes_are_rounded_by_draws_that_nobody_knows(folder: Path) -> None:
+    """Of one table, two participants share sums that differ by how their numbers were rounded."""
+    given = make_sum_study(folder, p=2, epsilon=None, least_rows=5000, questions=("model", "tables"))
+    for i in (0, 1):
+        given.share(i, data=given.table(0, 5000))
+    assert (given.open_vector(0) != given.open_vector(1)).any()
+
+
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
