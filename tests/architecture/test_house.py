@@ -5,12 +5,14 @@ import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 import mooring
+from mooring.protocol.registry import list_own_steps
 
 ROOT = Path(__file__).parents[2]
 # Windows has none of these, or another thing of that name.
@@ -20,6 +22,8 @@ POSIX = {
     *("SIGXFSZ", "AF_UNIX"),
 }
 POSIX_IN_TESTS = POSIX | {"S_IMODE", "st_mode", "symlink_to", "umask", "capset"}
+MECHANISM_PARENTS = ("mechanisms", "attacks", "audit", "protocol")
+OF_ONE_MECHANISM = ("Settings", "Point", "Simulation", "View", "Bundle", "Training", "Exchange")
 FOR_THE_PROTOCOL = {"cryptography", "onnx", "fsspec", "safetensors"}
 
 
@@ -85,6 +89,37 @@ def test_the_studies_use_public_names_of_mooring_alone() -> None:
                 ]
                 used += [f"{path.relative_to(ROOT)}: {node.module}.{name}" for name in private]
     assert used == []
+
+
+def conditions(tree: ast.AST) -> Iterator[ast.AST]:
+    """Conditions of branches, and the classes that cases match."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If | ast.IfExp | ast.While):
+            yield node.test
+        elif isinstance(node, ast.comprehension):
+            yield from node.ifs
+        elif isinstance(node, ast.match_case):
+            yield node.pattern
+
+
+def test_nothing_outside_a_mechanisms_folders_asks_which_mechanism_it_is() -> None:
+    package = ROOT / "src/mooring"
+    folders = [package / parent / name for parent in MECHANISM_PARENTS for name in ("rotation", "sums")]
+    paths = sources("src")
+    inside = {path for path in paths if any(folder in path.parents for folder in folders)}
+    classes = {node.name for path in inside for node in parsed(path).body if isinstance(node, ast.ClassDef)}
+    own = {name for name in classes if name.endswith(OF_ONE_MECHANISM)} | {*list_own_steps(), "SECURE_SUM"}
+    assert {"RotationSettings", "SumPoint", "RowBundle", "secure-sum"} <= own
+    asking = [
+        f"{path.relative_to(package)}:{condition.lineno}"
+        for path in paths
+        if path not in inside
+        for condition in conditions(parsed(path))
+        for node in ast.walk(condition)
+        if {getattr(node, "id", None), getattr(node, "attr", None)} & own
+        or (isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in own)
+    ]
+    assert asking == []
 
 
 def test_an_attacker_is_shown_what_a_simulation_shows() -> None:
