@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
 from mooring.learners import LEARNERS, EstimatorLearner, Model
@@ -29,6 +29,10 @@ def _shallow(kind: str, *, shape: tuple[int, int], seed: int) -> Any:
     return (RandomForestClassifier if kind == "classes" else RandomForestRegressor)(5, random_state=seed)
 
 
+def _random_splits(kind: str, *, shape: tuple[int, int], seed: int) -> Any:
+    return (ExtraTreesClassifier if kind == "classes" else ExtraTreesRegressor)(5, random_state=seed)
+
+
 def _unseeded(kind: str, *, shape: tuple[int, int], seed: int) -> Any:
     return (RandomForestClassifier if kind == "classes" else RandomForestRegressor)(1, max_depth=1)
 
@@ -39,6 +43,7 @@ def _nearest(kind: str, *, shape: tuple[int, int], seed: int) -> Any:
 
 def test_a_learner_of_ones_own_keeps_it_in_three_lines() -> None:
     check_learner(EstimatorLearner("shallow", "a few trees", _shallow))
+    check_learner(EstimatorLearner("random-splits", "a few trees with random splits", _random_splits))
     check_learner(EstimatorLearner("nearest", "the nearest row", _nearest, delivers=False))
 
 

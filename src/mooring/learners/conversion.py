@@ -12,6 +12,8 @@ import numpy as np
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
     RandomForestClassifier,
@@ -46,7 +48,7 @@ def convert_estimator(
 
 def _convert_classifier(estimator: Any, n_inputs: int, scale: float) -> tuple[ModelFunction, Link]:
     match estimator:
-        case RandomForestClassifier():
+        case RandomForestClassifier() | ExtraTreesClassifier():
             trees, n_outputs = read_forest(estimator, scale), estimator.classes_.size
             divisor = float(len(trees))
             return lay_out_trees(trees, [0] * len(trees), intercepts=np.zeros(n_outputs), divisor=divisor), "shares"
@@ -73,7 +75,7 @@ def _convert_regressor(estimator: Any, n_inputs: int, scale: float) -> ModelFunc
         raise _not_convertible(estimator)
     mean, unit = (float(getattr(estimator.transformer_, name)[0]) for name in ("mean_", "scale_"))
     match estimator.regressor_:
-        case RandomForestRegressor() as forest:
+        case RandomForestRegressor() | ExtraTreesRegressor() as forest:
             trees = read_forest(forest, scale)
             return lay_out_trees(trees, [0] * len(trees), intercepts=[mean], divisor=len(trees) / unit)
         case HistGradientBoostingRegressor() as boosting:
@@ -108,5 +110,6 @@ def _not_convertible(estimator: Any) -> InputError:
         "learner",
         expected="a learner whose model is arrays without rows",
         got=type(estimator).__name__,
-        cure="Train 'linear', 'random-fourier', 'forest', 'gradient-boosting' or 'xgboost'.",
+        cure="Train 'linear', 'random-fourier', 'forest', 'gradient-boosting' or 'xgboost'. A learner of your own may say "
+        "delivers=False; only audits then use it.",
     )
