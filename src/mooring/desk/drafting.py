@@ -221,7 +221,7 @@ class DraftForm:
                     ranges[column.name] = _number(column.low), _number(column.high)
                 except ValueError:
                     column.mistake = (
-                        "Give the lowest and the highest value that can be, as numbers, not those of your rows."
+                        "Give the lowest and the highest possible value as numbers, not those of your rows."
                     )
             elif column.kind in ("category", "classes"):
                 categories[column.name] = _words(column.words)
@@ -230,7 +230,7 @@ class DraftForm:
             elif column.kind == "date":
                 dates[column.name] = (column.low, column.high)
                 if not (column.low and column.high):
-                    column.mistake = "Give the first and the last day that can be, such as 2000-01-31."
+                    column.mistake = "Give the first and the last possible day, such as 2000-01-31."
             elif column.kind == "birth":
                 births[column.name] = column.low
                 if not column.low:

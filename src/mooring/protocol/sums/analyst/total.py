@@ -233,7 +233,7 @@ def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
             raise RefusedError(
                 "the total",
                 reason="the combiners' shares contradict each other, and there are too few to find out whose are wrong",
-                cure="Ask further combiners for their shares, or all of them whether their vault is whole.",
+                cure="Ask further combiners for their shares, or ask all of them whether their vault is intact.",
             )
         wrong = tuple(shares_by_point[point].member.name for point in misfits)
         elements = {point: value for point, value in elements.items() if point not in misfits}

@@ -82,7 +82,7 @@ class SumTraining(TrainingRecord):
         wrong = [
             Finding("wrong share", f"The share of {name} did not fit the others'.", (name,)) for name in self.wrong
         ]
-        unchecked = "There was no share to spare: had a combiner answered wrongly, nobody could tell."
+        unchecked = "There were no more shares than the threshold, so a wrong share would have gone unnoticed."
         one_class = [Finding("one class", self._state_only_class())] if self.only_class and self.n_classes > 1 else []
         return *wrong, *one_class, *(() if self.checked else (Finding("unchecked shares", unchecked),))
 
@@ -107,8 +107,8 @@ class SumTraining(TrainingRecord):
         """Return a sentence on each share that does not fit, on each remark, and on shares that could not be checked."""
         lines = [f"Left out the share of {name}: it does not fit the others'." for name in self.wrong]
         unchecked = (
-            "There was no share to spare: had a combiner answered wrongly, nobody could tell. It takes a share above the "
-            "threshold, and so a study with more combiners than its threshold."
+            "There were no more shares than the threshold, so a wrong share would have gone unnoticed. To "
+            "notice one, a study needs more combiners than its threshold."
         )
         lines += [self._state_only_class()] if self.only_class and self.n_classes > 1 else []
         return [*lines, *(() if self.checked else (unchecked,))]
