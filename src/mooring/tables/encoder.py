@@ -164,9 +164,10 @@ class TableFit(Record):
 
     @property
     def has_columns(self) -> bool:
-        """Whether the table has the columns that are declared, and no others; cells may not fit."""
+        """Whether the table has the declared columns and no others; cells may not fit, and there may be no rows."""
         whole = (ProblemKind.ABSENT_COLUMN, ProblemKind.UNKNOWN_COLUMN, ProblemKind.UNREADABLE)
-        return not self.stopped and not any(problem.kind in whole for problem in self.problems)
+        is_read = not self.stopped or self.stopped == str(no_rows())
+        return is_read and not any(problem.kind in whole for problem in self.problems)
 
     def _repr_html_(self) -> str:
         fits, n = count_noun(self.n_rows, "row fits", "rows fit"), len(self.problems)

@@ -18,7 +18,7 @@ from mooring.protocol.messages.envelope import open_envelope, seal_file
 from mooring.protocol.participant.membership import revoke_cards
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
-from tests.protocol.driver.support import ANALYST, Town, draft
+from tests.protocol.driver.support import ANALYST, Town, draft, write_table
 from tests.raising import raising
 
 TRIO = ("north", "south", "east")
@@ -73,6 +73,20 @@ def roll_back(town: Town, files: dict[str, bytes]) -> None:
         path = town.root / "post" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
+
+
+def test_a_table_that_is_exchanged_after_its_check_is_checked_again_before_it_is_shared(
+    towns: dict[str, Town], folder: Path
+) -> None:
+    """What was found of other rows is no advice on these."""
+    town = moved(towns["rotation"], folder / "town")
+    town.answers["north", "share"] = None
+    town.advance("north")
+    assert "See what would be disclosed" not in town.took("north")  # it was taken before
+    write_table(town.root / "north/patients.csv", 7, 60)
+    for _ in range(2):
+        town.advance("north")
+        assert town.took("north").count("See what would be disclosed") == 1
 
 
 def test_half_a_file_is_set_aside_and_taken_once_it_is_whole(town: Town) -> None:

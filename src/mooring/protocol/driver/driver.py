@@ -16,6 +16,7 @@ from pathlib import Path
 
 from mooring.atomic_io import copy_atomically, make_folder, open_plain_file
 from mooring.errors import RefusedError
+from mooring.protocol.common_steps import BUNDLE
 from mooring.protocol.driver.agreement import Agreement
 from mooring.protocol.driver.journal import Journal
 from mooring.protocol.driver.post import AwayError, Event, Post
@@ -41,7 +42,7 @@ from mooring.protocol.workspace import Workspace
 from mooring.serialization import Record
 from mooring.typing import Progress
 
-COMMAND = "mooring run"
+COMMAND, CHECK = "mooring run", "check"
 _MOST_BYTES = 2**28  # of files other than bundles
 
 
@@ -302,10 +303,16 @@ class Driver:
 
     def _is_done(self, state: StepState) -> bool:
         """Whether a step is done and, if it sends files, at least one of them is there to be sent."""
-        if not state.is_done:
+        if not state.is_done or (state.step.name == CHECK and self._is_table_new()):
             return False
         routes = [route for route in self._list_own_routes() if route.step.name == state.step.name]
         return not routes or any((self.workspace.root / route.source).is_file() for route in routes)
+
+    def _is_table_new(self) -> bool:
+        """Whether the table is another one than a run has checked, as long as nothing is shared: advice is on its rows."""
+        table, known = self.given.answers.get(CHECK, {}).get("data"), self.post.journal.entries.checked
+        is_there = isinstance(table, Path) and table.is_file()
+        return bool(known and is_there and not BUNDLE.is_there(self.workspace) and self.post.hash_own(table) != known)
 
     def _list_own_routes(self) -> list[Route]:
         if not self.agreement.is_reached:
@@ -379,8 +386,12 @@ class Driver:
 
     def _run(self, step: Step, answers: dict[str, Value]) -> None:
         assert step.run is not None
+        table = answers.get("data") if step.name == CHECK else None
+        digest = self.post.hash_own(table) if isinstance(table, Path) else ""
         with self.progress(step.title) as progress:
             outcome = step.run(self.workspace, **answers, command=COMMAND, progress=progress)
+        if digest:
+            self.post.journal.note_checked(digest)
         self.tell(Event("took", step.title, outcome))
 
     def _refuse_second_device(self, state: StepState) -> None:

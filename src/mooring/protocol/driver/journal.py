@@ -25,6 +25,8 @@ class Entries(Record):
     """For each path at the place: SHA-256 of every version that was fetched and accepted, the newest last."""
     put: dict[str, str] = field(default_factory=dict)
     """For each path at the place: SHA-256 of the version that was put last."""
+    checked: str = ""
+    """SHA-256 of the table that was checked last."""
 
 
 class Journal:
@@ -72,6 +74,10 @@ class Journal:
         """Record that a version of a file is about to be put."""
         if self.entries.put.get(path) != digest:
             self._save(replace(self.entries, put={**self.entries.put, path: digest}))
+
+    def note_checked(self, digest: str) -> None:
+        """Record which table was checked."""
+        self._save(replace(self.entries, checked=digest))
 
     def _save(self, entries: Entries) -> None:
         self.entries = entries
