@@ -311,8 +311,9 @@ class Driver:
     def _is_table_new(self) -> bool:
         """Whether the table is another one than a run has checked, as long as nothing is shared: advice is on its rows."""
         table, known = self.given.answers.get(CHECK, {}).get("data"), self.post.journal.entries.checked
-        is_there = isinstance(table, Path) and table.is_file()
-        return bool(known and is_there and not BUNDLE.is_there(self.workspace) and self.post.hash_own(table) != known)
+        if not isinstance(table, Path) or not table.is_file() or BUNDLE.is_there(self.workspace):
+            return False
+        return bool(known) and self.post.hash_own(table) != known
 
     def _list_own_routes(self) -> list[Route]:
         if not self.agreement.is_reached:
