@@ -28,6 +28,7 @@ from mooring.audit import (
 from mooring.audit.auditor import Auditor
 from mooring.audit.deployment import Deployment
 from mooring.audit.operating_points import OperatingPoint, Recommendation
+from mooring.audit.point_result import AttackOutcome
 from mooring.audit.simulation import JointModel
 from mooring.audit.statements import state_total
 from mooring.audit.sums.leakage import attack_total
@@ -41,7 +42,7 @@ from mooring.mechanisms.sums.features.pictures import PictureFeatures
 from mooring.mechanisms.sums.guarantee import PRODUCT_SHARE, SumNoise
 from mooring.mechanisms.sums.settings import SumSettings, make_scheme
 from mooring.mechanisms.sums.sums import Outcome, SumLayout
-from mooring.metrics.membership import FALSE_POSITIVE_RATES
+from mooring.metrics.membership import FALSE_POSITIVE_RATES, Membership
 from mooring.report.audit_page import render_audit, render_plan
 from mooring.tables import Partition, partition, read_records
 from tests.auditing import audited, planned
@@ -247,6 +248,18 @@ def test_a_joint_model_that_predicts_one_class_is_said_to_with_what_guessing_sco
     assert utility.predicts_one_of == n_classes
     sentence = state_total(PointResult(SumPoint(1.0), **vars(utility)))
     assert ("33.3%" in sentence) is bool(n_classes)
+
+
+@pytest.mark.parametrize(("n_others", "allowed", "is_fault"), [(15, "49.3%", False), (100, "7.40%", True)])
+def test_what_the_guarantee_allows_is_of_the_false_positive_rate_that_was_measured(
+    n_others: int, allowed: str, is_fault: bool
+) -> None:
+    recognised = Membership(np.r_[np.ones(2), np.zeros(8)], np.arange(n_others) / n_others)
+    figure = recognised.figures()["membership_at_1_percent"]
+    sentence = state_total(PointResult(SumPoint(2.0), outcomes=(AttackOutcome("register", {"membership_at_1_percent": figure}),)))
+    assert figure.value == 0.2
+    assert f"the guarantee allows at most {allowed}" in sentence
+    assert ("fault" in sentence) is is_fault
 
 
 def test_a_limit_of_epsilon_is_answered_by_sums(plan: Plan) -> None:

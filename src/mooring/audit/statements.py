@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mooring.audit.point_result import PointResult
 from mooring.learners import Score
-from mooring.mechanisms.sums.guarantee import bound_odds, round_up
+from mooring.mechanisms.sums.guarantee import bound_share, round_up
 from mooring.metrics.measures import state_figure
 
 LOWER_BOUND = "These figures are lower bounds, since a better attack may exist."
@@ -66,7 +66,8 @@ def state_total(point: PointResult) -> str:
     if worst is not None:
         allowed = ""
         if point.point.promise is not None:
-            most = min(1.0, bound_odds(*point.point.promise) / 100)
+            false_alarms = max(0.01, worst[1].chance or 0.0)  # more than 1 % where few rows were not summed
+            most = bound_share(*point.point.promise, false_alarms)
             above = worst[1].value > most
             allowed = f"; the guarantee allows at most {round_up(100 * most)}%"
             allowed += ", so the excess is chance or a fault in the noise" if above else ""

@@ -136,7 +136,7 @@ def _plan_guarantee(
     answer = None if best.gain is None else best.gain.answer
     named = {"pays": "Recommended", "does not pay": "Nothing is recommended. Within the limit"}
     words = f"{named.get(answer or '', 'Within the limit')}: {best.point.mechanism_in_words}, {best.point.state_guarantee()}"
-    verdict = f"{words} At ε = {limit.bound:g} {state_total(best)} {HALVES}"
+    verdict = f"{words} At ε = {limit.bound:g}: {state_total(best)} {HALVES}"
     recommended = None if answer == "does not pay" else best
     return Plan(limit, audit, recommended, verdict, _recommend(recommended, reporter))
 
@@ -158,7 +158,7 @@ def _try_others(
     (epsilon, _), least = min((result.point.promise or (math.inf, 0.0), k) for k, result in enumerate(paying))
     reported = reporter.audit(paying[least].point)
     mechanism = reported.point.mechanism_in_words.capitalize()
-    words = f" {mechanism} carry a guarantee instead: at ε = {epsilon:g} {state_total(reported)}"
+    words = f" {mechanism} carry a guarantee instead: at ε = {epsilon:g}: {state_total(reported)}"
     return results, [reported], words
 
 
