@@ -319,7 +319,7 @@ noise that keeps to the limit makes the joint model worse than training alone; w
 
 *Chance* of an error is that of shuffled rows (the tenth) or of guessing the mean of all rows (the mean error); other terms
 are those of the [audit](audit.md#what-an-audit-measures). Brackets are 95 % intervals over rows; figures without brackets
-are of seeds 11, 12 and 13, each with its own deal, maps and noise. s is the root mean square of projected rows.
+are of seeds 11, 12 and 13, each with its own split, maps and noise. s is the root mean square of projected rows.
 One colluder; support vector machine; MNIST through a public SVD, h = 30.
 
 ![Score against the strongest attack's error on the most exposed tenth](frontier.svg)
@@ -344,7 +344,7 @@ class; *holder*, which participant has a given record; *roster*, rows assigned t
 |---|---|---|---|---|---|---|---|---|
 {told}
 
-Means over seeds {seeds}, each with its own deal, maps and noise; errors of one point differ by {spread:.2f} at most.
+Means over seeds {seeds}, each with its own split, maps and noise; errors of one point differ by {spread:.2f} at most.
 {machine}.
 """
 

@@ -58,6 +58,17 @@ EVERYDAY = {
     *("limit", "mechanism", "method", "participant", "receipt", "rotation", "share", "study", "target", "threshold"),
 }
 """Terms that are also words of everyday language, or that every page uses: the glossary has them, and no page links them."""
+SOURCES = {
+    "__init__.py": "api.md",
+    "estimators.py": "api-estimators.md",
+    "learners/__init__.py": "api-learners.md",
+    "mechanisms/sums/answers/__init__.py": "api-answers.md",
+    "protocol/__init__.py": "api-roles.md",
+    "testing/__init__.py": "api-testing.md",
+}
+"""Files below src/mooring that pages link in the repository, and the pages of the API that take their place on the site."""
+IN_REPOSITORY = re.compile(r"^<!-- repository -->$.*?^<!-- end -->\n", flags=re.M | re.S)
+"""What pages say to those who read them in the repository, where what the site adds is not to be seen."""
 NO_SENTENCE = re.compile(
     r"^```.*?^```|^(?:    |\||#|<!--).*?$|`[^`]*`|!?\[[^\]]*\]\([^)]*\)|<[^>]+>", flags=re.M | re.S
 )
@@ -84,7 +95,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Put the commands, tables of steps, and drafts of studies on their pages."""
+    """Put the commands, tables of steps, and drafts of studies on their pages, and link pages instead of files."""
+    markdown = IN_REPOSITORY.sub("", markdown)
+    markdown = re.sub(r"\]\(tutorials/([\w-]+)\.py\)", r"](tutorials/\1.md)", markdown)
+    for source, target in SOURCES.items():
+        markdown = markdown.replace(f"](../src/mooring/{source})", f"]({target})")
     markdown = re.sub(r"^<!-- steps: ([\w-]+) -->$", lambda marker: render_steps(marker[1]), markdown, flags=re.M)
     if page.file.src_path == GLOSSARY.name:
         terms, heading, symbols = markdown.partition("## Symbols")

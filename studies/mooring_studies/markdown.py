@@ -12,7 +12,7 @@ from mooring.report.frame import load_template
 from mooring_studies.figures.study_figures import Figure
 
 WIDTH = 120
-_AS_IS = ("|", "!", "#", "1. ")
+_AS_IS = ("|", "!", "#", "1. ", "---")
 _UNLIMITED = 10**9
 
 

@@ -3,7 +3,7 @@
     python -m mooring_studies.redraw results docs
 
 reads results/<study>/ and writes docs/figures/<study>/, docs/figures.md, docs/paper-against-mooring.md and the same as CSV,
-docs/findings.md and docs/alternatives.md. Figures that show faces are not drawn here, even where pictures are at hand:
+docs/findings.md, docs/alternatives.md and docs/paper/paper.md. Figures that show faces are not drawn here, even where pictures are at hand:
 people's faces do not belong into a repository.
 """
 
@@ -18,7 +18,7 @@ from mooring import InputError, MooringError
 from mooring.atomic_io import make_folder, write_atomically
 from mooring_studies.alternatives.table import describe_alternatives
 from mooring_studies.comparison.claims_page import render_comparison, write_comparison
-from mooring_studies.comparison.findings import render_findings
+from mooring_studies.comparison.findings import render_findings, render_paper
 from mooring_studies.figures.study_figures import Figure
 from mooring_studies.markdown import render_gallery, render_markdown, write_line
 from mooring_studies.page import compare_with_paper, draw_figures
@@ -27,7 +27,7 @@ from mooring_studies.storage.store import Finished, read_finished
 
 COMPARISON, NUMBERS = "paper-against-mooring.md", "paper-against-mooring.csv"
 FINDINGS, GALLERY = "findings.md", "figures.md"
-ALTERNATIVES = "alternatives.md"
+ALTERNATIVES, PAPER = "alternatives.md", "paper/paper.md"
 _FACES = ("celeba", "participants")
 
 
@@ -41,6 +41,7 @@ def redraw(results: Path, docs: Path, *, say: Callable[[str], None] = lambda wor
     make_folder(docs, what="the folder of documents")
     pages = render_pages(finished, figures, docs)
     for name, text in pages.items():
+        make_folder((docs / name).parent, what="a folder of documents")
         write_atomically(docs / name, text.encode(), what=f"the page {name}")
         say(f"{docs / name}")
     return [*(figure.path for drawn in figures.values() for figure in drawn), *(docs / name for name in pages)]
@@ -78,6 +79,8 @@ def render_pages(
         study = finished["alternatives"]
         values = describe_alternatives(study.results, study.facts["spec"]["options"]["updates"])
         pages[ALTERNATIVES] = render_markdown("alternatives.md.jinja", values | {"write_line": write_line})
+    if {"mnist", "sums"} <= set(tables):
+        pages[PAPER] = render_paper(tables)
     return pages
 
 

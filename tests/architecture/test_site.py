@@ -2,7 +2,7 @@
 
 import importlib.util
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -50,3 +50,12 @@ def test_a_page_links_a_term_of_the_glossary_in_the_first_sentence_that_uses_it(
     assert reference.link_terms(page) == linked
     glossary = reference.GLOSSARY.read_text(encoding="utf-8")
     assert {f"| {term}" in glossary for term in [*reference.list_terms(), *reference.EVERYDAY]} == {True}
+
+
+def test_pages_link_files_in_the_repository_and_pages_on_the_site(reference: ModuleType) -> None:
+    links = "[a](tutorials/a-b.py) [b](../src/mooring/learners/__init__.py)"
+    written = f"{links}\n<!-- repository -->\nHere only.\n<!-- end -->\nc\n"
+    page = SimpleNamespace(file=SimpleNamespace(src_path="api-x.md", src_uri="api-x.md"))
+    assert reference.on_page_markdown(written, page) == "[a](tutorials/a-b.md) [b](api-learners.md)\nc\n"
+    for source in reference.SOURCES:
+        assert (Path(__file__).parents[2] / "src" / "mooring" / source).is_file()

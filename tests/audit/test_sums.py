@@ -256,7 +256,9 @@ def test_what_the_guarantee_allows_is_of_the_false_positive_rate_that_was_measur
 ) -> None:
     recognised = Membership(np.r_[np.ones(2), np.zeros(8)], np.arange(n_others) / n_others)
     figure = recognised.figures()["membership_at_1_percent"]
-    sentence = state_total(PointResult(SumPoint(2.0), outcomes=(AttackOutcome("register", {"membership_at_1_percent": figure}),)))
+    sentence = state_total(
+        PointResult(SumPoint(2.0), outcomes=(AttackOutcome("register", {"membership_at_1_percent": figure}),))
+    )
     assert figure.value == 0.2
     assert f"the guarantee allows at most {allowed}" in sentence
     assert ("fault" in sentence) is is_fault

@@ -46,6 +46,11 @@ def render_findings(studies: Mapping[str, Results], comparisons: Sequence[Compar
     return render_markdown("findings.md.jinja", find(studies, comparisons) | words)
 
 
+def render_paper(studies: Mapping[str, Results]) -> str:
+    """The paper on the software, in Markdown, with figures from the results."""
+    return render_markdown("paper.md.jinja", find(studies) | {"percent": percent, "write_line": write_line})
+
+
 def find(studies: Mapping[str, Results], comparisons: Sequence[Comparison] = ()) -> Figures:
     """Every figure of the page, study by study; None for a study that was not run."""
     figures: Figures = {

@@ -1,0 +1,35 @@
+"""The documentation names tests, files and attacks that there are."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mooring.attacks import CollusionView, PairwiseView, SumView, attacks_on
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/README.md")]
+FOLDERS = "benchmarks|clients|docs|examples|installation|results|src|studies|tests"
+
+
+@pytest.fixture(scope="module")
+def names_of_tests() -> set[str]:
+    texts = [path.read_text(encoding="utf-8") for path in ROOT.glob("tests/**/*.py")]
+    return {name for text in texts for name in re.findall(r"def (test_\w+)", text)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_tests_and_files_that_a_page_names_exist(page: Path, names_of_tests: set[str]) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert set(re.findall(r"(?:`|::)(test_\w+)`", text)) <= names_of_tests
+    for path in re.findall(rf"`((?:{FOLDERS})/[\w/.-]*\w)(?:`|::)", text):
+        assert (ROOT / path).exists() or path.startswith(("benchmarks/results", "docs/benchmarks")), path
+    for target in re.findall(r"\]\((?!\w+:)([^)#]+)[)#]", text):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_page_of_attacks_has_a_line_for_each() -> None:
+    text = (ROOT / "docs" / "attacks.md").read_text(encoding="utf-8")
+    described = re.findall(r"^\| `([\w-]+)` \|", text, flags=re.M)
+    views = (CollusionView, SumView, PairwiseView)
+    assert {attack.name for view in views for attack in attacks_on(view)} <= set(described)
