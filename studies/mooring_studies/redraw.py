@@ -3,8 +3,8 @@
     python -m mooring_studies.redraw results docs
 
 reads results/<study>/ and writes docs/figures/<study>/, docs/figures.md, docs/paper-against-mooring.md and the same as CSV,
-docs/findings.md, docs/alternatives.md and docs/paper/paper.md. Figures that show faces are not drawn here, even where pictures are at hand:
-people's faces do not belong into a repository.
+docs/findings.md, docs/alternatives.md and docs/paper/paper.md. Figures that show faces are not drawn here, even where
+pictures are at hand: people's faces do not belong into a repository.
 """
 
 from __future__ import annotations
