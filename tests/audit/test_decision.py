@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.attacks import ATTACKS
+from mooring.attacks import ATTACKS, PairwiseView, SumView, attacks_on
 from mooring.audit import (
     AuditDescription,
     AuditResult,
@@ -37,6 +37,7 @@ from mooring.errors import InputError
 from mooring.learners import Gain
 from mooring.mechanisms.sums.guarantee import bound_odds
 from mooring.metrics import EpsilonAudit, EpsilonBound, Figure, Interval
+from tests.report.example_records import example_audit, outcome
 
 AT = RotationPoint("aa-i-gdp-data-noise", 4, 16, 0.0, 0.5)
 
@@ -425,3 +426,14 @@ def test_the_decision_and_its_figures_are_in_the_json() -> None:
     plan = Plan(LeakageLimit.parse("linkage at most 20 %"), result, BEST, "")
     assert json.loads(plan.to_json())["decision"]["answer"] == "share"
     assert Plan.from_json(plan.to_json()) == plan
+
+
+def test_attacks_are_counted_among_those_on_the_same_view() -> None:
+    audit = example_audit(totals=True)
+    description = replace(audit.description, attacks=("pairwise-register", "moments"))
+    for attack, count in (
+        ("pairwise-register", (1, len(attacks_on(PairwiseView)))),
+        ("from outside", (0, len(attacks_on(SumView)))),
+    ):
+        total = replace(audit.totals[0], outcomes=(outcome(attack, 0.9, 0.012),))
+        assert replace(audit, points=(total,), chosen=0, description=description).count_attacks() == count

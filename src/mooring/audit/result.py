@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mooring.attacks import CollusionView, SumView, attacks_on
+from mooring.attacks import ATTACKS, CollusionView, SumView, attacks_on
 from mooring.audit.decision import Decision, Reason, Remark, judge_joining, weigh_point
 from mooring.audit.point_result import PointResult
 from mooring.audit.release import ReleaseRisk
@@ -187,9 +187,11 @@ class AuditResult(Record):
         return Decision.from_reasons(QUESTION, reasons)
 
     def count_attacks(self) -> tuple[int, int]:
-        """Return how many of mooring's attacks on points like the headline's were asked for, and how many there are."""
+        """Return how many of mooring's attacks on the headline's kind of view were asked for, and how many there are."""
         result, asked = self.headline_point, self.description.attacks
-        view = SumView if result is not None and not result.point.shares_rows else CollusionView
+        usual = CollusionView if result is None or result.point.shares_rows else SumView
+        names = [] if result is None else [outcome.attack.partition(" + ")[0] for outcome in result.outcomes]
+        view = next((ATTACKS[name].view for name in names if name in ATTACKS), usual)
         known = {attack.name for attack in attacks_on(view)}
         return len(known if asked is None else known & set(asked)), len(known)
 
