@@ -69,6 +69,19 @@ def test_a_run_waits_while_a_table_lacks_a_column_and_goes_on_once_it_is_read(me
     assert "See what would be disclosed" in town.took("north")
 
 
+def test_a_person_is_not_asked_to_share_before_it_is_known_how_the_table_is_read(folder: Path) -> None:
+    """With noise, cells that cannot be read are filled, so that a table read wrongly would be shared without an error."""
+    town = Town.found(folder, draft("sums"), names=NAMES[:2])
+    (folder / "north" / "patients.csv").write_text("age;sex;ill\n" + "50,5;male;no\n61,5;female;yes\n" * 20)
+    town.answers["north", "reading"] = None
+    for name in (*town.names, ANALYST, *town.names):
+        town.advance(name)
+    assert {"reading", "study"} <= {question.kind for question in town.asked["north"]}
+    assert "share" not in {question.kind for question in town.asked["north"]}
+    town.advance("north", share="if-advised")  # said beforehand: whether cells fit must not decide
+    assert "Share" in town.took("north")
+
+
 def test_helpers_combine_by_themselves_and_members_may_be_gone_without(folder: Path) -> None:
     study = draft("sums", quorum=2)
     town = Town.found(folder, study, names=NAMES[:3], helpers=("first", "second"))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mooring.atomic_io import copy_atomically, make_folder, open_plain_file
 from mooring.errors import RefusedError
-from mooring.protocol.common_steps import BUNDLE
+from mooring.protocol.common_steps import BUNDLE, FITTING
 from mooring.protocol.driver.agreement import Agreement
 from mooring.protocol.driver.journal import Journal
 from mooring.protocol.driver.post import AwayError, Event, Post
@@ -280,6 +280,9 @@ class Driver:
             if (waiting := self._weigh(state)) is not None:
                 waits.append(waiting)
                 continue
+            if FITTING in step.needs and self._awaits_reading():
+                waits.append(Waiting(step.name, step.title, (FITTING.what,)))
+                continue
             answers = self._find_answers(step)
             if answers is None:
                 left.append(step)
@@ -355,6 +358,12 @@ class Driver:
         if not self.given.accepted and not self._answer(ask_about_members(known)):
             return None
         return {"cards": tuple(paths)}
+
+    def _awaits_reading(self) -> bool:
+        """Whether a person says first how the table is read. Where consent was given before, rows must not decide."""
+        is_asked = any(question.kind == "reading" for question in self._open)
+        is_attended = self.given.share == "ask"
+        return is_asked and (is_attended or not exchange_of(self.workspace.study).adapts_rows(self.workspace.study))
 
     def _agree_on_reading(self, answers: dict[str, Value]) -> dict[str, Value] | None:
         """Write how a table that differs from the study is read, once a person agrees; return None without an answer.
