@@ -90,6 +90,26 @@ def test_a_desk_asks_only_what_a_person_must_answer_and_keeps_still_while_it_ask
         assert again.has_compared(study)
 
 
+def test_a_page_loads_itself_after_a_step_until_the_desk_has_a_question(
+    town: Town, north: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, guide = town.root / "north" / "patients.csv", north.application.guide
+    table.write_text(table.read_text().replace("sex", "gender"))
+    town.advance(ANALYST)
+    wait_for(lambda: "fit" in guide.list_left())
+    assert "refresh" not in north.ask("GET", "/").headers
+    with monkeypatch.context() as patch:
+        patch.setattr(guide, "_pass", lambda: False)
+        north.take("fit", data="patients.csv")
+        assert north.ask("GET", "/").headers["refresh"] == "5"
+    guide.go_on()
+    wait_for(lambda: [question.kind for question in guide.questions] == ["reading"])
+    assert "gender" in north.ask("GET", "/").text
+    subject = guide.questions[0].subject
+    post(north, "/answer", kind="reading", subject=subject, answer="yes", sure="yes")
+    wait_for((town.root / "north" / "mapping.toml").is_file)
+
+
 def test_a_step_that_fails_stops_the_desk_until_a_person_goes_on(town: Town, north: Running) -> None:
     guide = north.application.guide
     with guide.jobs.turn:

@@ -231,6 +231,7 @@ class DeskApplication:
         return RedirectResponse(f"{self.session.path}/", 303)
 
     def _end_step(self, outcome: Outcome) -> Outcome:
+        self.guide.turn = None  # the page then loads itself until the guide has looked again
         self.guide.go_on()
         return outcome
 
