@@ -221,6 +221,9 @@ class DeskApplication:
             entries = {asked.name: [str(value) for value in form.getlist(asked.name)] for asked in step.asks}
             answers = step.read(entries, workspace)
             self.guide.keep_entries(step, entries)
+            if step.consent == "reading" and self.guide.place is not None and not state.is_done:
+                self._leave_to_guide(title)
+                return RedirectResponse(f"{self.session.path}/", 303)
             command = step.spell(answers, workspace) if step.command else ""
             run = partial(step.run, workspace, **answers, command=command)
             job = self.jobs.start(title, lambda progress: self._end_step(run(progress=progress)), command=command)
@@ -229,6 +232,13 @@ class DeskApplication:
         except MooringError as problem:
             self.jobs.show(Job(title, problem=problem))
         return RedirectResponse(f"{self.session.path}/", 303)
+
+    def _leave_to_guide(self, title: str) -> None:
+        """Let the guide take a step, which may ask how the table is read first."""
+        with self.jobs.turn:
+            self.guide.turn = None
+        self.jobs.show(Job(title, outcome=Outcome(None, {}, ("The table is chosen, and is being looked at.",))))
+        self.guide.go_on()
 
     def _end_step(self, outcome: Outcome) -> Outcome:
         self.guide.turn = None  # the page then loads itself until the guide has looked again

@@ -16,6 +16,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from mooring.tables.cells import distinct_words, is_number
 from mooring.tables.files import open_table
@@ -36,6 +37,7 @@ _ISO_DATES = "%Y-%m-%d"
 _MOST_WORDS = 200
 _MOST_PAIRS, _LONGEST_COMPARED = 2_500, 100
 _ALIKE, _ALIKE_ENOUGH = 0.75, 0.5
+_MOSTLY = 0.9
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,23 @@ def suggest_mapping(
     ignore = (*known.ignore, *(name for name in free if name not in paired))
     left = tuple(name for name in absent if name not in pairs and name not in schema.ids)
     return SuggestedMapping(replace(known, ignore=ignore, columns=columns), pairs, left, unknown_words)
+
+
+def recognise_forms(data: TableSource) -> TableMapping:
+    """Return the decimal marks and forms of dates of a table of which nothing is known yet, where nearly all cells agree."""
+    columns: dict[str, ColumnMapping] = {}
+    table = read_columns(open_table(data))
+    for name, cells in zip(table.column_names, table.columns, strict=True):
+        if not (pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type)):
+            continue
+        words = list(_count_words(cells))
+        n_numbers = sum(_read_number(word) is not None for word in words)
+        forms = [form for form in DATE_FORMATS if words and all(read_date(word, form) is not None for word in words)]
+        if any(map(is_decimal_comma, words)) and n_numbers >= _MOSTLY * len(words):
+            columns[name] = ColumnMapping(decimal=",")
+        elif len(forms) == 1 and not is_number(words[0]):
+            columns[name] = ColumnMapping(date_format=forms[0])
+    return TableMapping(columns=columns)
 
 
 def _list_columns(schema: Schema) -> list[Column]:

@@ -65,11 +65,11 @@ def test_a_header_tells_kinds_and_rounded_ranges_and_no_rare_word(tmp_path: Path
         "stage": "category, one of 0, 1, 2 (missing: -9)",
         "sex": "category, one of F, M, f, m",
         "seen": "date, 2010-01-01 to 2017-12-31",
-        "born": "not described",
+        "born": "date, 1950-01-01 to 1950-12-31",
         "note": "not described",
         "code": "integer, 0 to 1",
     }
-    assert [column.missing for column in header.columns] == ["refuse", "refuse", "fill", "refuse", "refuse", "refuse"]
+    assert [column.missing for column in header.columns] == ["refuse", "refuse", "fill", "refuse", "refuse", "refuse", "refuse"]
     assert len(notes) == 7
     (tmp_path / "north.header.toml").write_text(header.render())
     assert read_header(tmp_path / "north.header.toml") == header
@@ -340,3 +340,12 @@ def test_the_command_writes_a_header_that_is_made_from_rows(tmp_path: Path) -> N
         "study", "header", "t.csv", "--site", "north", "--row-per-person", "--yes", place=tmp_path
     )
     assert read_header(tmp_path / told["header"]).described["age"] == "integer, 10 to 70"
+
+
+def test_decimal_commas_and_forms_of_dates_are_read_as_numbers_and_days(tmp_path: Path) -> None:
+    lines = [f"{k},5;{1 + k % 28:02d}.03.{2000 + k % 20}" for k in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["weight;seen", *lines]) + "\n")
+    header, notes = infer_header(tmp_path / "t.csv", site="a", row_per_person=True)
+    assert [(column.name, column.kind) for column in header.columns] == [("weight", "number"), ("seen", "date")]
+    assert header.by_name["weight"].high >= 50
+    assert any("%d.%m.%Y" in note for note in notes)

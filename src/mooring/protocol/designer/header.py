@@ -38,6 +38,7 @@ from mooring.tables.inference import (
     infer_column,
     widen_range,
 )
+from mooring.tables.mapping import MappedTable
 from mooring.tables.reader import read_columns
 from mooring.tables.schema import (
     Column,
@@ -48,6 +49,7 @@ from mooring.tables.schema import (
     require_column,
     require_known,
 )
+from mooring.tables.suggestion import recognise_forms
 from mooring.typing import TableSource, Vector
 
 HEADER_SUFFIX = ".header.toml"
@@ -134,6 +136,8 @@ def infer_header(
     """
     file = open_table(data)
     require_header(file)
+    forms = recognise_forms(data)
+    file = open_table(MappedTable(data, forms))
     names = recognise_columns(file, DeclaredColumns(categories=dict.fromkeys(categorical, ())))
     table = read_columns(file)
     person = person or ("" if row_per_person else _find_person_column(table.column_names, names))
@@ -161,6 +165,7 @@ def infer_header(
         notes += [(name, note)] if note else []
     ids = tuple(name for name in table.column_names if names.get(name) == "id")
     notes += [(name, "names rows or persons, and is not described") for name in ids]
+    notes += [(name, f"read with {rules}") for name, _, rules in forms.describe()]
     alike = {note: ", ".join(name for name, other in notes if other == note) for _, note in notes}
     header = Header(site, tuple(columns), ids, tuple(undescribed))
     return header, tuple(f"{which}: {note}" for note, which in alike.items())
