@@ -7,8 +7,10 @@ from urllib.parse import urlencode
 
 import pytest
 
+from mooring.desk.app import Situation
 from mooring.desk.jobs import Job
 from mooring.errors import InputError
+from mooring.protocol.driver import Turn
 from tests.desk.serving import Running, serving
 from tests.protocol.driver.support import ANALYST, Town, draft
 from tests.raising import raising
@@ -102,6 +104,14 @@ def test_a_page_loads_itself_after_a_step_until_the_desk_has_a_question(
         patch.setattr(guide, "_pass", lambda: False)
         north.take("fit", data="patients.csv")
         assert north.ask("GET", "/").headers["refresh"] == "5"
+        look = north.application.look
+
+        def end_a_pass_meanwhile() -> Situation:
+            situation, guide.turn = look(), Turn(did_something=False, is_finished=True)
+            return situation
+
+        patch.setattr(north.application, "look", end_a_pass_meanwhile)
+        assert north.ask("GET", "/").headers["refresh"] == "5"  # the page does not list what can be done now
     guide.go_on()
     wait_for(lambda: [question.kind for question in guide.questions] == ["reading"])
     assert "gender" in north.ask("GET", "/").text

@@ -153,6 +153,8 @@ class Decision(Record):
     question: str
     answer: Verdict
     reasons: tuple[Reason, ...]
+    is_over: bool = False
+    """Whether participants have shared, so that the question is whether the measurements support that."""
 
     def __post_init__(self) -> None:
         if not self.reasons or any(reason.answer != self.answer for reason in self.reasons):
@@ -160,12 +162,18 @@ class Decision(Record):
             raise InputError("reasons", problem=problem, cure="Make the decision again from its figures.")
 
     @classmethod
-    def from_reasons(cls, question: str, reasons: Iterable[Reason]) -> Decision:
+    def from_reasons(cls, question: str, reasons: Iterable[Reason], *, is_over: bool = False) -> Decision:
         """Return the decision: the most cautious answer that any of the reasons gives."""
         distinct = list(dict.fromkeys(reasons))
         answers: tuple[Verdict, ...] = ("do not share", "cannot tell", "share")
         answer = next(answer for answer in answers if any(reason.answer == answer for reason in distinct))
-        return cls(question, answer, tuple(reason for reason in distinct if reason.answer == answer))
+        return cls(question, answer, tuple(reason for reason in distinct if reason.answer == answer), is_over)
+
+    @property
+    def spoken(self) -> str:
+        """The answer as a reply to the question, which is no advice where participants have shared."""
+        replies: dict[Verdict, str] = {"share": "yes", "do not share": "no"} if self.is_over else {}
+        return replies.get(self.answer, self.answer).capitalize()
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -175,7 +183,7 @@ class Decision(Record):
     @property
     def words(self) -> str:
         """Question, answer and reasons as one text."""
-        return f"{self.question} {self.answer.capitalize()}: {'. '.join(self.sentences)}."
+        return f"{self.question} {self.spoken}: {'. '.join(self.sentences)}."
 
 
 class Checked(Protocol):
@@ -331,7 +339,8 @@ def decide_upload(
     if check is not None and share is None:
         refusals = [Remark("do not share", f"'mooring share' refuses them: {reason}") for reason in check.refused]
         weighed = [*refusals, *weighed]
-    return Decision.from_reasons(question, [*weighed, *judge_joining(gains)])
+    over = is_over or share is not None
+    return Decision.from_reasons(question, [*weighed, *judge_joining(gains)], is_over=over)
 
 
 def _compare_epsilon(promise: tuple[float, float] | None, limit: LeakageLimit, basis: str) -> Reason:

@@ -163,7 +163,9 @@ class DeskApplication:
 
     def show(self, request: Request) -> Response:
         """Return the page of steps, which reloads itself while a step runs or while it watches the inbox."""
-        situation, workspace, guide = self.look(), self.workspace, self.guide
+        workspace, guide = self.workspace, self.guide
+        turn = guide.turn  # if the guide ends a pass meanwhile, the page loads itself once more
+        situation = self.look()
         lacks_table = situation.who.role == "participant" and not workspace.list_files(TABLES)
         is_asking = bool(situation.left or situation.questions or guide.problem or lacks_table)
         # Where something is asked, what the desk does meanwhile is not shown: the page would reload and lose what is typed.
@@ -187,7 +189,7 @@ class DeskApplication:
             "view": view,
         }
         page = render_page("desk.html.jinja", values, package=__package__)
-        is_finished = self.guide.turn is not None and self.guide.turn.is_finished
+        is_finished = turn is not None and turn.is_finished
         pause = "1" if job is not None and job.is_running else view.pause(is_idle=is_asking or is_finished)
         return HTMLResponse(page, headers={"refresh": pause} if pause else {})
 

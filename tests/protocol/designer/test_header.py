@@ -69,7 +69,7 @@ def test_a_header_tells_kinds_and_rounded_ranges_and_no_rare_word(tmp_path: Path
         "note": "not described",
         "code": "integer, 0 to 1",
     }
-    assert [column.missing for column in header.columns] == ["refuse", "refuse", "fill", "refuse", "refuse", "refuse", "refuse"]
+    assert [column.missing for column in header.columns] == ["refuse"] * 2 + ["fill"] + ["refuse"] * 4
     assert len(notes) == 7
     (tmp_path / "north.header.toml").write_text(header.render())
     assert read_header(tmp_path / "north.header.toml") == header
