@@ -63,6 +63,21 @@ def test_an_attack_is_chosen_on_other_models_than_it_is_measured_on() -> None:
     assert found.outlying["membership_auc"].n == 40
 
 
+def test_the_rate_and_the_area_each_have_their_strongest_attack() -> None:
+    rng = np.random.default_rng(7)
+    included = draw_halves(16, 400, rng=rng)
+    scores = {name: rng.standard_normal((16, 400)) for name in ("predictions", "gradients")}
+    scores["predictions"] += 0.5 * included
+    scores["gradients"][:, :40] += 9.0 * included[:, :40]  # few rows, and all of them surely
+    found = measure_release(scores, included, rng.random(400))
+    assert (found.attack, found.area_attack) == ("gradients", "predictions")
+    alone = {
+        name: measure_release({name: values[8:]}, included[8:], rng.random(400)) for name, values in scores.items()
+    }
+    assert found.figures[RATE] == alone["gradients"].figures[RATE]
+    assert found.figures["membership_auc"] == alone["predictions"].figures["membership_auc"]
+
+
 def test_many_attacks_that_tell_nothing_stay_at_chance() -> None:
     """60 audits by three attacks of noise: their mean area lies within 0.5 ± 0.004 with a probability above 0.999."""
     areas = []

@@ -1,19 +1,22 @@
 """Membership risk of the delivered model, which every participant gets.
 
-Shadow models test membership: models are trained like the delivered one, each on half of the uploaded rows, and the
-attacker asks each of them about rows as their owners have them. A colluding participant, who has the model and its own map,
-inverts the model. The figures are those of models of half the rows, and lower bounds. A model of secure sums is a function
-of the total, so that whatever holds for the total holds for the model.
+Models are trained like the delivered one, each on half of the uploaded rows, and the attacker has candidates as their owners
+have them. It compares a model's predictions with those of the others, or solves the equations that training has solved for
+the members among all candidates. A colluding participant, who has the model and its own map, inverts the model. The figures
+are those of models of half the rows, and lower bounds. A model of secure sums is a function of the total, so that whatever
+holds for the total holds for the model.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from mooring.attacks.model_register import ModelRegister
+from mooring.attacks.reconstruction import DoesNotApply
 from mooring.attacks.shadow_models import Mask, draw_halves, find_confidence, follow_gradients, score_members
 from mooring.learners import Fitted, Kind, LearnerLike, train_learner
 from mooring.metrics import Figure, Interval, Membership, clopper_pearson
@@ -23,6 +26,7 @@ from mooring.typing import Indices, Labels, Matrix
 
 N_MODELS, MOST_ROWS = 16, 2000
 RATE = "membership_at_1_percent"
+REGISTER = "register"
 _OUTLYING = 0.1
 _LEAST_PROBABILITY = 1e-12
 _FEWEST_ROWS, _FEWEST_OF_A_CLASS, _SOME_OF_A_CLASS = 20, 4, 8
@@ -40,8 +44,10 @@ class ReleaseRisk(Record):
     n_rows: int
     attack: str = "predictions"
     outlying_attack: str = "predictions"
-    """'predictions' or 'gradients': whichever recognises more rows of half of the models at 1 % false positives. The
-    figures come from the other half of the models."""
+    """'predictions', 'gradients' or 'register': whichever recognises most rows of half of the models at 1 % false positives.
+    The figures come from the other half of the models."""
+    area_attack: str = field(default="predictions", kw_only=True)
+    """The attack with the largest area under the curve, which is that of `figures`, chosen in the same way."""
     inversion: Figure | None = None
     """Share of the cells of training rows that are inferred from the other columns, the label and the model. The control is
     the share for other rows; chance is that of the most frequent value of the label."""
@@ -52,9 +58,9 @@ class ReleaseRisk(Record):
         rate, outlying = self.figures[RATE], self.outlying[RATE]
         words = (
             f"An attacker who has the model and accepts 1 false alarm in 100 recognises {rate.with_interval()} of its "
-            f"training rows (by {self.attack}; {rate.describe().chance} by chance), and {outlying.with_interval()} of the "
-            f"most outlying tenth (by {self.outlying_attack}; {outlying.describe().chance} by chance; {self.n_models} "
-            f"models, each of half of {self.n_rows} rows)."
+            f"training rows (by {_describe(self.attack)}; {rate.describe().chance} by chance), and "
+            f"{outlying.with_interval()} of the most outlying tenth (by {_describe(self.outlying_attack)}; "
+            f"{outlying.describe().chance} by chance; {self.n_models} models, each of half of {self.n_rows} rows)."
         )
         if self.inversion is not None:
             text = self.inversion.describe()
@@ -66,6 +72,10 @@ class ReleaseRisk(Record):
         return f"{words} These figures are lower bounds."
 
 
+def _describe(attack: str) -> str:
+    return "register, from a list of all candidates" if attack == REGISTER else attack
+
+
 def measure_release(scores: dict[str, Matrix], included: Mask, distances: Matrix) -> ReleaseRisk:
     """Return how well the strongest attack recognises the rows of a model.
 
@@ -74,11 +84,11 @@ def measure_release(scores: dict[str, Matrix], included: Mask, distances: Matrix
     and measured on the others.
     """
     outlying = distances >= np.quantile(distances, 1 - _OUTLYING)
-    attack, figures = _strongest(scores, included)
+    attack, area_attack, figures = _strongest(scores, included)
     rare = {name: values[:, outlying] for name, values in scores.items()}
-    outlying_attack, outlying_figures = _strongest(rare, included[:, outlying])
+    outlying_attack, _, outlying_figures = _strongest(rare, included[:, outlying])
     n_models, n_rows = included.shape
-    return ReleaseRisk(figures, outlying_figures, n_models, n_rows, attack, outlying_attack)
+    return ReleaseRisk(figures, outlying_figures, n_models, n_rows, attack, outlying_attack, area_attack=area_attack)
 
 
 def measure_trained_release(
@@ -105,16 +115,33 @@ def measure_trained_release(
     if len(rows) < _FEWEST_ROWS or (kind == "classes" and classes.size < 2):
         return None
     outcomes = codes if kind == "classes" else labels
-    included, answers = draw_halves(N_MODELS, len(rows), rng=rng), []
+    included, answers, estimates = draw_halves(N_MODELS, len(rows), rng=rng), [], []
+    register = _start_register(learner, queries, outcomes)
     for half in included:
         fitted = train_learner(learner, rows[half], outcomes[half], kind=kind, seed=seed)
         answers.append(answer_queries(fitted, queries, classes.size))
+        if register is not None:
+            try:
+                estimates.append(register.score(fitted, int(half.sum())))
+            except DoesNotApply:
+                register = None
         if on_model is not None:
             on_model()
     groups = codes if kind == "classes" else np.zeros_like(codes)
     means = np.stack([rows[groups == k].mean(axis=0) for k in range(int(groups.max()) + 1)])
     distances = np.linalg.norm(rows - means[groups], axis=1)
-    return measure_release(_score(np.stack(answers), outcomes, included), included, distances)
+    scores = _score(np.stack(answers), outcomes, included)
+    if register is not None:
+        scores[REGISTER] = np.stack(estimates)
+    return measure_release(scores, included, distances)
+
+
+def _start_register(learner: LearnerLike, candidates: Matrix, outcomes: Labels) -> ModelRegister | None:
+    """Return the attack that solves for all candidates, or None for a learner that it does not apply to."""
+    try:
+        return ModelRegister(learner, candidates, outcomes)
+    except DoesNotApply:
+        return None
 
 
 def _draw_rows(classes: Labels, rng: np.random.Generator) -> Indices:
@@ -148,17 +175,23 @@ def _score(answers: Matrix, labels: Labels, included: Mask) -> dict[str, Matrix]
     return {name: score_members(statistic, included) for name, statistic in statistics.items()}
 
 
-def _strongest(scores: dict[str, Matrix], included: Mask) -> tuple[str, dict[str, Figure]]:
-    """Return the strongest attack in the first half of the pairs of models, and its figures in the others."""
+def _strongest(scores: dict[str, Matrix], included: Mask) -> tuple[str, str, dict[str, Figure]]:
+    """Return the attacks with the highest rate and with the largest area, and their figures.
+
+    Each is the strongest in the first half of the pairs of models, and its figures are those of the others.
+    """
     if len(scores) == 1:
-        return next((name, _figures(values, included)) for name, values in scores.items())
+        return next((name, name, _figures(values, included)) for name, values in scores.items())
     half = len(included) // 4 * 2
     memberships = {
         name: Membership(values[:half][included[:half]], values[:half][~included[:half]])
         for name, values in scores.items()
     }
-    attack = max(memberships, key=lambda name: (memberships[name].true_positive_rate(0.01)[0], memberships[name].auc))
-    return attack, _figures(scores[attack][half:], included[half:])
+    areas = {name: membership.auc for name, membership in memberships.items()}
+    rates = {name: (membership.true_positive_rate(0.01)[0], areas[name]) for name, membership in memberships.items()}
+    attack, area_attack = max(rates, key=rates.__getitem__), max(areas, key=areas.__getitem__)
+    figures, others = (_figures(scores[name][half:], included[half:]) for name in (attack, area_attack))
+    return attack, area_attack, {**figures, "membership_auc": others["membership_auc"]}
 
 
 def _figures(scores: Matrix, included: Mask) -> dict[str, Figure]:

@@ -280,14 +280,8 @@ class TreeFunction:
             raise refuse_model("its trees are divided by zero")
 
     def evaluate(self, rows: Matrix) -> Matrix:
-        """Return the scores of rows of shape (n, inputs), an array of shape (n, outputs), level by level for all trees."""
-        places = np.arange(len(rows))[:, None]
-        feature = np.maximum(self.feature, 0)
-        limit = np.where(self.feature < 0, np.inf, self.limit)
-        node = np.broadcast_to(np.arange(self.n_trees), (len(rows), self.n_trees))
-        for _ in range(self.n_levels):
-            node = self.children[node] + (rows[places, feature[node]] > limit[node])
-        values, n_outputs = self.values[self.leaves[node]], self.intercepts.size
+        """Return the scores of rows of shape (n, inputs), an array of shape (n, outputs)."""
+        values, n_outputs = self.values[self.find_leaves(rows)], self.intercepts.size
         if values.shape[2] == n_outputs:
             sums = values.sum(axis=1)
         else:
@@ -295,6 +289,16 @@ class TreeFunction:
             for first in np.unique(self.first_output):
                 sums[:, first : first + values.shape[2]] += values[:, self.first_output == first].sum(axis=1)
         return np.asarray(sums / self.divisor + self.intercepts)
+
+    def find_leaves(self, rows: Matrix) -> npt.NDArray[np.int64]:
+        """Return the leaf of each row in each tree, an array of shape (n, trees), level by level for all trees."""
+        places = np.arange(len(rows))[:, None]
+        feature = np.maximum(self.feature, 0)
+        limit = np.where(self.feature < 0, np.inf, self.limit)
+        node = np.broadcast_to(np.arange(self.n_trees), (len(rows), self.n_trees))
+        for _ in range(self.n_levels):
+            node = self.children[node] + (rows[places, feature[node]] > limit[node])
+        return np.asarray(self.leaves[node])
 
 
 ModelFunction: TypeAlias = LinearFunction | FourierFunction | QuadraticFunction | TreeFunction
