@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -156,3 +156,23 @@ def test_a_folder_that_is_away_is_not_created(tmp_path: Path, bundle: Path) -> N
     assert not (tmp_path / "drive").exists()
     with raising(InputError, "the place"):
         Place("https://store/ward?X-Amz-Signature=1")
+
+
+@pytest.mark.parametrize(("scheme", "depth"), [("s3", None), ("gs", None), ("sftp", 3)])
+def test_a_store_without_folders_is_listed_by_one_request(
+    scheme: str, depth: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Store:
+        depths: ClassVar[list[int | None]] = []
+
+        def invalidate_cache(self) -> None:
+            pass
+
+        def find(self, root: str, maxdepth: int | None, detail: bool) -> dict[str, dict[str, object]]:
+            self.depths.append(maxdepth)
+            names = ("north/everybody/north.card.toml", "north/everybody/old/north.card.toml", "other.txt")
+            return {f"{root}/{name}": {"type": "file", "size": 1} for name in names}
+
+    monkeypatch.setattr("mooring.protocol.transport.place.open_folder", lambda address: (Store(), "ward"))
+    assert [file.path for file in Place(f"{scheme}://ward").list_files()] == ["north/everybody/north.card.toml"]
+    assert Store.depths == [depth]

@@ -21,7 +21,7 @@ from mooring.protocol.exchange_types import SendableFile
 from mooring.protocol.messages.card import MEMBER_NAME, RESERVED_NAME, read_card
 from mooring.protocol.messages.public_file import PUBLIC_SUFFIX
 from mooring.protocol.messages.study import Study
-from mooring.protocol.transport.addresses import is_presigned, is_url, local_path, redact_address
+from mooring.protocol.transport.addresses import is_presigned, is_url, local_path, read_scheme, redact_address
 from mooring.protocol.transport.inbox import hash_listing, listed_size
 from mooring.protocol.transport.object_stores import TOO_LARGE, download, explain_store_error, is_absent, open_folder
 from mooring.protocol.transport.transfer import Parcel, check_parcel, measure_parcel, open_store, send_parcel
@@ -32,6 +32,9 @@ CARD_SUFFIX, STUDY_NAME = ".card.toml", "study.toml"
 WHAT = "the place"
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _MOST_LISTED = 50_000
+_DEPTH = 3
+_FLAT = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
+"""Schemes of stores without folders, which list everything below a prefix by one request instead of one for each folder."""
 _BLOCK = 2**20
 _CARD = SendableFile("card", (), CARD_SUFFIX, is_sealed=True)
 _STUDY = SendableFile("study", (), ".toml", is_sealed=True)
@@ -107,7 +110,8 @@ class Place:
         system, root = open_folder(self.address)
         try:
             system.invalidate_cache()
-            listed: dict[str, dict[str, Any]] = system.find(root, maxdepth=3, detail=True)
+            depth = None if read_scheme(self.address) in _FLAT else _DEPTH
+            listed: dict[str, dict[str, Any]] = system.find(root, maxdepth=depth, detail=True)
         except Exception as problem:  # file systems raise errors of their own, which may quote credentials
             if is_absent(problem):  # stores have no empty folders
                 return
