@@ -50,6 +50,15 @@ def test_four_clinics_with_6002_rows_of_three_classes_are_warned_that_joining_gi
     assert "no better than training alone" in forecast.tables["Model"][2]
 
 
+def test_a_forecast_says_that_it_assumes_participants_before_anybody_has_joined() -> None:
+    study = draft(expected_rows=6002, epsilon=1.0)
+    assumed, given = forecast_sums(study), forecast_sums(study, n_participants=4)
+    assert assumed is not None
+    assert given is not None
+    assert f"{assumed.n_participants} participants are assumed" in assumed.assumed[0]
+    assert not any("participants are assumed" in sentence for sentence in given.assumed)
+
+
 def test_many_small_participants_are_told_that_joining_pays() -> None:
     assert outlooks(draft(label=TWO, expected_rows=5_000), n_participants=50) == {"model": True}
 

@@ -79,6 +79,8 @@ def forecast_sums(
     assumed = () if encoded is not None else (*((_ASSUMED_LABEL,) if "Model" in tables else ()), ASSUMED)
     known = tuple(outlook for outlook in outlooks if outlook.words)
     kept = {title: tuple(tuple(line) for line in table) for title, table in tables.items()}
+    if not (n_participants or study.participants):
+        assumed = (f"Nobody has joined yet, and {p} participants are assumed.", *assumed)
     return StudyForecast(n_rows, p, known, kept, assumed, encoded is not None)
 
 
