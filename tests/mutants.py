@@ -212,7 +212,9 @@ def run_pytest(place: Path, arguments: list[str], plugin: Any, *, mutant: int = 
 
 
 class Trial:
-    """A pytest plugin that runs each test as it is, and again with each mutant that it reached.
+    """A pytest plugin that runs each test of a file as it is, and then again with the mutants that it reached.
+
+    A mutant meets the quickest tests first. Until then each test has a snapshot of the process as it was before it.
 
     Parameters
     ----------
@@ -221,12 +223,15 @@ class Trial:
     """
 
     def __init__(self, alive: list[int]) -> None:
-        self._alive = set(alive)
         self._reached: set[int | str] = set()
         self._killed: dict[int, str] = {}
-        self._n_tried = dict.fromkeys(alive, 0)
+        self._alive, self._n_tried = alive, dict.fromkeys(alive, 0)
         self._failing: list[str] = []
-        self._seconds = 0.0
+        self._trials: list[tuple[float, str, Snapshot, set[int | str]]] = []
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Make the folder of temporary files now: a snapshot without it would make it again."""
+        session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
@@ -234,32 +239,44 @@ class Trial:
 
         self._reached |= mutant_switch.reached  # on import, or by fixtures that end
         mutant_switch.reached.clear()
-        with Snapshot(item) as snapshot:
-            began = time.process_time()
-            reports = runtestprotocol(item, log=False, nextitem=nextitem)
-            seconds = time.process_time() - began
-            self._seconds += seconds
-            reached = set(mutant_switch.reached)
-            self._reached |= reached
-            if any(report.failed for report in reports):
-                self._failing.append(item.nodeid)
-                return True
-            limit = 10 + round(10 * seconds)
-            for k in sorted(k for k in reached & self._alive if isinstance(k, int)):
-                self._n_tried[k] += 1
-                if snapshot.fails(k, limit):
-                    if snapshot.fails(-1, limit) is not False:
-                        break  # a fork does not suit this test
-                    self._killed[k] = item.nodeid
-                    self._alive.remove(k)
+        snapshot, began = Snapshot(item), time.process_time()
+        reports = runtestprotocol(item, log=False, nextitem=nextitem or Sibling(item))  # type: ignore[arg-type]
+        seconds = time.process_time() - began
+        self._reached |= mutant_switch.reached
+        self._trials.append((seconds, item.nodeid, snapshot, set(mutant_switch.reached)))
+        if any(report.failed for report in reports):
+            self._failing.append(item.nodeid)
+        if nextitem is None:
+            self._try_mutants()
+            item.session._setupstate.teardown_exact(None)
         return True
+
+    def _try_mutants(self) -> None:
+        """Run the tests again, while the files of their fixtures are still there."""
+        unsuited = set(self._failing)
+        for k in self._alive:
+            for seconds, name, snapshot, reached in sorted(self._trials, key=lambda trial: trial[0]):
+                if k not in reached or name in unsuited:
+                    continue
+                self._n_tried[k] += 1
+                limit = 10 + round(10 * seconds)
+                if snapshot.fails(k, limit):
+                    if snapshot.fails(-1, limit) is False:
+                        self._killed[k] = name
+                        break
+                    unsuited.add(name)
+        for *_, snapshot, _ in self._trials:
+            snapshot.close()
+        for *_, snapshot, _ in self._trials:
+            snapshot.wait()
 
     def noted(self) -> dict[str, Any]:
         """Return what became of the mutants, what was reached, and which tests fail without a change."""
         reached = sorted(k for k in self._reached if isinstance(k, int))
         modules = sorted(name for name in self._reached if isinstance(name, str))
-        noted = {"killed": self._killed, "reached": reached, "modules": modules, "seconds": self._seconds}
-        return noted | {"tried": self._n_tried, "failing": self._failing}
+        noted = {"killed": self._killed, "reached": reached, "modules": modules}
+        seconds = sum(spent for spent, *_ in self._trials)
+        return noted | {"seconds": seconds, "tried": self._n_tried, "failing": self._failing}
 
 
 class Snapshot:
@@ -284,13 +301,30 @@ class Snapshot:
         os.write(self._asking, json.dumps([mutant, limit]).encode())
         return {b"0": False, b"1": True}.get(os.read(self._answers, 1))
 
-    def __enter__(self) -> Snapshot:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Let the fork end, once all forks that came after it have ended."""
         os.close(self._asking)
         os.close(self._answers)
+
+    def wait(self) -> None:
+        """Wait for that."""
         os.waitpid(self._process, 0)
+
+
+class Sibling:
+    """Another test of the same file as a test: where it comes next, the file's fixtures are not ended.
+
+    Parameters
+    ----------
+    item : pytest.Item
+    """
+
+    def __init__(self, item: pytest.Item) -> None:
+        self._item = item
+
+    def listchain(self) -> list[Any]:
+        """Return what pytest asks for: the nodes that are still needed."""
+        return [*self._item.listchain()[:-1], self]
 
 
 def _fork() -> int:
@@ -329,15 +363,9 @@ def _run_with(item: pytest.Item, mutant: int) -> bool:
     """Return whether a test passes with a mutant."""
     import mutant_switch
 
-    class Sibling:
-        """Another test of the same file: fixtures of the file are not ended."""
-
-        def listchain(self) -> list[Any]:
-            return [*item.listchain()[:-1], self]
-
     mutant_switch.active = mutant
     os.environ["MUTANT"] = str(mutant)  # of processes that the test starts
-    reports = runtestprotocol(item, log=False, nextitem=Sibling())  # type: ignore[arg-type]
+    reports = runtestprotocol(item, log=False, nextitem=Sibling(item))  # type: ignore[arg-type]
     return not any(report.failed for report in reports)
 
 
