@@ -18,6 +18,7 @@ from mooring.protocol.messages.envelope import open_envelope, seal_file
 from mooring.protocol.participant.membership import revoke_cards
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
+from mooring.protocol.transport.place import Place
 from tests.protocol.driver.support import ANALYST, Town, draft, write_table
 from tests.raising import raising
 
@@ -135,6 +136,19 @@ def test_a_combiner_waits_for_a_listed_bundle_that_comes_after_the_list(town: To
     late.rename(at_place)
     town.advance("north")
     assert "Combine" in town.took("north")
+
+
+@pytest.mark.parametrize("written", ["../post", "{root}/post/", "{root}/north/../post"])
+def test_a_place_that_is_written_differently_is_the_same_place(
+    written: str, town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    town.advance("north")
+    monkeypatch.chdir(town.root / "north")
+    shared = [event for event in town.events["north"] if event.words == "Share"]
+    again = replace(town, place=Place(written.format(root=town.root)))
+    assert not again.driver("north").look().questions  # nor is a vault taken for a copy of itself
+    again.advance("north")
+    assert [event for event in town.events["north"] if event.words == "Share"] == shared
 
 
 def test_times_do_not_matter(town: Town) -> None:

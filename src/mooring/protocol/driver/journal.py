@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mooring.atomic_io import LockHeldError, clear_partial_files, hold_lock, make_folder, write_atomically
 from mooring.errors import RefusedError
+from mooring.protocol.transport.addresses import is_url, local_path
 from mooring.serialization import Record, read_record
 
 _WHAT = "the record of runs"
@@ -33,6 +34,8 @@ class Journal:
     """The record of a member's runs at one place, in its vault."""
 
     def __init__(self, vault_folder: Path, address: str) -> None:
+        if address and not is_url(address):  # one folder may be written in several ways
+            address = str(local_path(address).resolve())
         self.folder = vault_folder / "runs" / hashlib.sha256(address.rstrip("/").encode()).hexdigest()[:16]
         self._path = self.folder / "journal.json"
         self.entries = Entries()
