@@ -45,11 +45,14 @@ in_folder designer mooring study enrol "${cards[@]}" ../post/analyst.card.toml
 cp designer/study.toml post/
 export MOORING_STUDY=../post/study.toml
 
-say "Every hospital uploads once, and all combine"
+say "Every hospital uploads once, and all combine: they test their shares, the analyst closes the list, they add up"
 for hospital in $hospitals; do
     in_folder "$hospital" mooring share rows.csv --output "../analyst/inbox/$hospital.bundle"
 done
-in_folder analyst mooring align --bundles inbox
+for hospital in $hospitals; do
+    in_folder "$hospital" mooring combine --bundles ../analyst/inbox --output "../analyst/inbox/$hospital.receipt"
+done
+in_folder analyst mooring align --bundles inbox --receipts inbox
 cp analyst/analysis/closing.list post/
 for hospital in $hospitals; do
     in_folder "$hospital" mooring combine --bundles ../analyst/inbox --list ../post/closing.list \
@@ -58,8 +61,8 @@ done
 
 say "The analyst reads a Table 1 and survival curves off the total"
 in_folder analyst mooring describe --by hormone
-in_folder analyst mooring survival --by hormone --page ../survival.html
-in_folder analyst mooring survival --by hormone --format json > survival.json
+in_folder analyst mooring survival --by hormone --life-table --page ../survival.html
+in_folder analyst mooring survival --by hormone --life-table --format json > survival.json
 
 say "The analyst's report, with everything that was asked"
 in_folder analyst mooring report analysis --output ../report.html

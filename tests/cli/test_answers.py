@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from contextlib import chdir
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
+from mooring.cli.execution import make_table
 from mooring.mechanisms.sums.answers import Description, OddsRatios, Regression, SurvivalCurves
 from mooring.mechanisms.sums.settings import SumSettings
 from mooring.protocol.analyst.role import Analyst
@@ -223,3 +226,14 @@ def test_too_many_columns_for_the_rows_are_said_before_anybody_joins_with_the_nu
         assert 1 <= n_columns < 11
         planned = record_of("plan", "--study", "study.toml", "--expected-rows", 3 * needed)
     assert [outlook["is_useful"] for outlook in planned["outlooks"]] == [True]
+
+
+@pytest.mark.parametrize("width", [80, 50])
+def test_a_table_that_is_wider_than_the_terminal_keeps_the_names_of_its_rows_and_every_number(width: int) -> None:
+    cells = ("53.2 (9.84) [52.5, 54.0]", "51.3 (10.3) [50.3, 52.3]", "56.7 (7.78) [55.6, 57.7]")
+    rows = [("", "all", "hormone = no", "hormone = yes"), ("age", *cells), ("bones: never-broken", *cells)]
+    text = StringIO()
+    Console(file=text, width=width).print(make_table(rows, title="Table 1", n_left=1), crop=False)
+    shown = text.getvalue().split()
+    assert {word for row in rows for cell in row for word in cell.split()} <= set(shown)
+    assert shown.count("[50.3,") == 2

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 import typer
 from rich import progress
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 BAD_INPUT, IN_PART, REFUSED, STORAGE, UNFORESEEN, INTERRUPTED = 2, 3, 4, 5, 70, 130
 """Exit codes: bad input; done in part; refused to protect somebody; a disk problem; a fault in mooring; Ctrl-C."""
+_LONGEST_WORD = 32  # beyond so many characters, a word in a table may be broken
 _STANDINGS = {"whole": 0, "in part": IN_PART, "refused": REFUSED}  # exit codes of finished steps
 TERMINATED = 143
 """Exit code of a run that was ended by SIGTERM."""
@@ -129,17 +131,21 @@ class Output(Console):
     def say(self, *lines: str | Table) -> None:
         """Print lines and tables, unless a result is printed as JSON."""
         for line in lines if self.format == "text" else ():
-            self.print(line, highlight=False, soft_wrap=isinstance(line, str))
+            is_text = isinstance(line, str)
+            self.print(line, highlight=False, soft_wrap=is_text, crop=False)  # wide tables keep all columns
 
 
 def make_table(lines: Rows, *, title: str, n_left: int, caption: str = "", n_rows: int | None = None) -> Table:
     """Return a table for the terminal from rows of text, of which the first holds the headings.
 
-    The first `n_left` columns are aligned left; the others hold numbers. Rows after the first `n_rows` are in bold.
+    The first `n_left` columns are aligned left; the others hold numbers. Rows after the first `n_rows` are in bold. Where
+    the terminal is narrow, cells are broken at spaces, never within a word, and a column is never narrower than its words.
     """
     table = Table(title=title, caption=caption or None, box=SIMPLE_HEAD, pad_edge=False)
     for k, heading in enumerate(lines[0]):
-        table.add_column(heading, justify="left" if k < n_left else "right", no_wrap=k >= n_left)
+        longest = max((cell_len(word) for row in lines for word in row[k].split()), default=0)
+        narrowest = min(longest, _LONGEST_WORD)
+        table.add_column(heading, justify="left" if k < n_left else "right", min_width=narrowest, overflow="fold")
     for k, row in enumerate(lines[1:], start=1):
         table.add_row(*row, style="bold" if n_rows is not None and k > n_rows else None, end_section=k == n_rows)
     return table
