@@ -3,8 +3,9 @@
 Legend: φ = (x, √c₀) the features of a row and the constant; n, m the number and the mean of rows, which follow from the
 constant's row of S; C = Σ (x − m)(x − m)ᵀ; σ_S, σ_T the known scales of the noise; D the number of features; λ the ridge.
 
-The ridge is λ = s²/τ² + σ_S √(D/2). Here s² is the variance of the residuals and τ² the variance of the weights under a
-normal prior. Their ratio maximises the evidence, the marginal likelihood of T given S (`find_ridge`).
+The ridge is λ = s²/τ² + σ_S √(D/2), and another one for the general total. Here s² is the variance of the residuals and τ²
+the variance of the weights under a normal prior. Their ratio maximises the evidence, the marginal likelihood of T given S
+(`find_ridge`).
 
 The known scale of the noise is also used as follows; nothing here needs rows.
 
@@ -14,7 +15,8 @@ The known scale of the noise is also used as follows; nothing here needs rows.
 - The squared lengths of class means are reduced by what noise adds to them. For three classes or more, they are then shrunk
   towards their mean, according to the variance that noise leaves.
 - If features are many and weakly correlated, as those of tables are, the entries of C off the diagonal are shrunk by the
-  share of their mean square that is noise.
+  share of their mean square that is noise. Of the general total, products of two features of one column are not shrunk,
+  since they follow from counts.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ _EXPLAINED = np.geomspace(1e-4, 1e3, 71)  # τ² tr C divided by the outcome's s
 _LEAST_RESIDUAL = 0.05  # share of that sum
 _LEAST_VALUE, _RIDGE_OF_NUMBERS = 1e-3, 1e-2
 _DRAWS = 4000
+_NOISE_LEFT = 0.3  # the part of the general total's noise that shrinking leaves; from tables that no report uses
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +56,9 @@ class Sums:
     """σ_S and σ_T of the total."""
     unit_length: bool = False
     """Whether every row has ‖φ‖ = 1, so that the trace of S also counts rows."""
+    columns: Indices | None = None
+    """Of the general total, the column of each feature but the constant: products of two features of one column follow from
+    counts, and have hardly any noise. None if all products have noise."""
 
     def __post_init__(self) -> None:
         D = self.products.shape[0]
@@ -285,7 +291,8 @@ def solve_ridge(products: Matrix, ridge: float, right: Matrix) -> Matrix:
 def find_ridge(sums: Sums, centred: Matrix, crossed: Matrix) -> float:
     """Return λ = s²/τ² + σ_S √(D/2), where s²/τ² maximises the evidence. C and c are what `centre_sums` returns.
 
-    For a number, Σy² is not shared, and s²/τ² is 10⁻² n/D instead.
+    For a number, Σy² is not shared, and s²/τ² is 10⁻² n/D instead. For classes of the general total, λ is
+    s²/τ² + √(σ_T²/τ² + 0.3 σ_S² D/2).
 
     Notes
     -----
@@ -294,10 +301,14 @@ def find_ridge(sums: Sums, centred: Matrix, crossed: Matrix) -> float:
     known. The posterior mean would be v/(v² + (s²/τ²) v + κ/τ²) times c. But noise mixes eigenvectors, so that small
     eigenvalues also carry signal. The ridge therefore agrees with the posterior mean only where the latter is largest, at
     v = √(κ/τ²), and only for the noise of S.
+
+    In the general total, features vary less, so that this λ would exceed most eigenvalues of C where the outcome is easy to
+    predict. There it includes the noise of T, and of the noise of S what shrinking the products leaves.
     """
     noise_S, noise_T = sums.noise_scales
     D, n, total = len(sums.products), sums.n_rows, sums.outcome_squares
     best, ratio = -math.inf, _RIDGE_OF_NUMBERS * n / D
+    noise = noise_S * math.sqrt(D / 2)
     if sums.n_classes:
         values, vectors = np.linalg.eigh((centred + centred.T) / 2)
         usable = (
@@ -312,7 +323,9 @@ def find_ridge(sums: Sums, centred: Matrix, crossed: Matrix) -> float:
             evidence = -float((np.log(variance) + squares / variance).sum())
             if evidence > best:
                 best, ratio = evidence, float(residual.mean()) / prior
-    return max(ratio, _SMALLEST * n) + noise_S * math.sqrt(D / 2)
+                if sums.columns is not None:
+                    noise = math.sqrt(noise_T**2 / prior + _NOISE_LEFT * noise_S**2 * D / 2)
+    return max(ratio, _SMALLEST * n) + noise
 
 
 def centre_sums(sums: Sums, *, shrink: bool) -> tuple[Matrix, Matrix, Matrix, Matrix]:
@@ -323,9 +336,11 @@ def centre_sums(sums: Sums, *, shrink: bool) -> tuple[Matrix, Matrix, Matrix, Ma
     variance = sums.noise_scales[0] ** 2 / 2
     if shrink and variance > 0:
         lengths = np.maximum(np.diag(centred), _SMALLEST)
-        products, off = np.outer(lengths, lengths), ~np.eye(lengths.size, dtype=np.bool_)
-        signal = max(0.0, float((centred[off] ** 2 - variance).sum() / products[off].sum())) * products
-        centred = np.where(off, centred * signal / (signal + variance), centred)
+        columns = np.arange(lengths.size) if sums.columns is None else sums.columns
+        products, noisy = np.outer(lengths, lengths), columns[:, None] != columns
+        mean_square = float((centred[noisy] ** 2 - variance).sum()) / max(float(products[noisy].sum()), _SMALLEST)
+        signal = max(0.0, mean_square) * products
+        centred = np.where(noisy, centred * signal / (signal + variance), centred)
     return centred, crossed, m, y_mean
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from mooring.errors import InputError
-from mooring.learners.sums import centre_sums, fit_discriminant, fit_least_squares
+from mooring.learners.sums import centre_sums, find_ridge, fit_discriminant, fit_least_squares
 from mooring.mechanisms.sums.general.features import LevelFeatures, extract_sums, select_schema
 from mooring.mechanisms.sums.general.survival import Survival
 from mooring.mechanisms.sums.general.total import sum_exactly
@@ -107,3 +109,38 @@ def test_a_study_without_a_label_predicts_the_column_that_is_named() -> None:
         select_schema(make_workload(schema), schema)
     assert caught.value.what == "outcome"
     assert select_schema(make_workload(schema), schema, "sex").label.classes == ("f", "m")
+
+
+def test_products_of_features_of_one_column_are_not_shrunk_as_they_follow_from_counts() -> None:
+    rows, labels = draw_rows()
+    schema = select_schema(WORKLOAD, SCHEMA)
+    total = sum_exactly(WORKLOAD, rows, labels).with_noise(np.random.default_rng(0), 100.0)
+    sums = extract_sums(total, schema)
+    plain, shrunk = (centre_sums(sums, shrink=shrink)[0] for shrink in (False, True))
+    assert sums.columns is not None
+    within = sums.columns[:, None] == sums.columns
+    np.testing.assert_array_equal(shrunk[within], plain[within])
+    assert (np.abs(shrunk[~within]) < np.abs(plain[~within])).all()
+
+
+def test_an_outcome_that_is_easy_to_predict_has_a_smaller_ridge_than_one_that_is_not() -> None:
+    rows, labels = draw_rows()
+    noise, ridges = np.random.default_rng(1), []
+    for outcome in (labels, noise.permutation(labels)):
+        total = sum_exactly(WORKLOAD, rows, outcome).with_noise(np.random.default_rng(0), 4.0)
+        sums = extract_sums(total, select_schema(WORKLOAD, SCHEMA))
+        centred, crossed, *_ = centre_sums(sums, shrink=True)
+        ridges.append(find_ridge(sums, centred, crossed))
+        least = np.sqrt(sums.noise_scales[0] ** 2 * len(sums.products) / 2)
+        assert find_ridge(replace(sums, columns=None), centred, crossed) > least  # whatever the outcome
+    assert ridges[0] < least < ridges[1]
+
+
+def test_one_column_predicts_another_whatever_the_noise() -> None:
+    rows, labels = draw_rows()
+    schema = Schema((SCHEMA.columns[0],), SCHEMA.label)
+    workload = make_workload(schema)
+    total = sum_exactly(workload, rows[:, :1], labels).with_noise(np.random.default_rng(0), 4.0)
+    for fit in (fit_discriminant, fit_least_squares):
+        model = fit(extract_sums(total, select_schema(workload, schema)))
+        assert (model.predict(LevelFeatures(workload, schema).apply(rows[:, :1])) == labels).mean() > 0.75

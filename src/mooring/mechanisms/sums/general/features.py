@@ -70,6 +70,12 @@ class LevelFeatures:
         parts = [np.arange(starts[index], starts[index] + levels[index].n_levels - 1) for index, _ in self.columns]
         return np.concatenate([*parts, np.zeros(1, dtype=np.int64)])
 
+    @property
+    def columns_of_features(self) -> Indices:
+        """The index in the workload of the column of each feature but the constant."""
+        indices = [index for index, _ in self.columns]
+        return np.repeat(indices, [self.workload.columns[index].n_levels - 1 for index in indices])
+
     def apply(self, rows: Matrix) -> Matrix:
         """Return φ of encoded rows."""
         require_width(rows, self)
@@ -146,7 +152,8 @@ def extract_sums(total: PairwiseTotal, schema: Schema) -> Sums:
         outcomes -= (1 - present) * np.outer(total.matrix @ workload.constant.vector, coded[:, -1])
     scale = float(np.sqrt(total.noise_variance))
     noise = (present * scale, scale * float(np.sqrt((vectors[1:] ** 2).sum(axis=0) / 2).mean()))
-    return Sums(present * products, outcomes[places], features.constant_share, n_classes, noise)
+    columns = features.columns_of_features
+    return Sums(present * products, outcomes[places], features.constant_share, n_classes, noise, columns=columns)
 
 
 def _code_outcome(levels: Levels, n_classes: int) -> Matrix:
