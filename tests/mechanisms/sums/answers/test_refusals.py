@@ -242,3 +242,19 @@ def test_too_many_terms_for_the_noise_are_refused() -> None:
     with pytest.raises(InputError) as caught:
         regress(total, "bmi ~ age + log(crp) + sex + ward + ill + children")
     assert caught.value.what == "formula"
+
+
+def test_a_correlation_with_a_number_whose_variance_is_nearly_lost_in_the_noise_has_an_interval_that_covers() -> None:
+    rng, n = np.random.default_rng(3), 2_000
+    dose = rng.integers(0, 4, n)
+    narrow = np.clip(2 * dose + rng.normal(0, 3, n), -10, 60)  # on a range ten times as wide as it varies
+    columns = (Column("dose", "integer", 0, 3), Column("weight", "number", -10, 60))
+    others = tuple(Column(name, "category", categories=tuple("abcdef")) for name in "uvwxyz")
+    blank = np.hstack([np.eye(6)[rng.integers(6, size=n)] for _ in others])
+    workload = make_workload(Schema((*columns, *others)))
+    total = sum_exactly(workload, np.hstack([dose[:, None] / 1.5 - 1, (narrow[:, None] - 25) / 35, blank]))
+    (truth,) = associate(total, ["dose", "weight"]).correlations
+    noisy = [associate(total.with_noise(rng, 2.0), ["dose", "weight"]).correlations for _ in range(150)]
+    covered = [shown.low <= truth.correlation <= shown.high for (shown,) in filter(None, noisy)]
+    assert 30 < len(covered) < 150
+    assert sum(covered) > 0.85 * len(covered)

@@ -5,7 +5,9 @@ Legend: O the table of counts of two categories, n its sum, r and c its margins 
 Without noise, Pearson's χ² is wᵀV⁻¹w without the last row and column, where V = n (diag r − rrᵀ) ⊗ (diag c − ccᵀ). Noise
 adds its covariance JNJᵀ to V, with J the derivative of w, so that the test keeps its level; with V alone it would always
 reject.
-Correlations have intervals on Fisher's scale, to which the noise adds its variance by the delta method.
+Correlations have intervals of Fieller for the noise, of the covariance over the root of the variances, and of Fisher for the
+rows; lengths to either side of the estimate are added in squares on Fisher's scale (Zou 2007). The noise of a small variance
+thus widens the interval to one side.
 """
 
 from __future__ import annotations
@@ -21,9 +23,11 @@ import numpy as np
 from mooring.mechanisms.sums.answers.answer import SAMPLED, Answer, name_source, write_p
 from mooring.mechanisms.sums.answers.readings import (
     LEAST_SIGNAL,
+    Readings,
     Z,
     find_chi_square,
     find_p_value,
+    find_ratio_interval,
     list_levels,
     read_products,
     read_table,
@@ -164,31 +168,39 @@ def _correlate(total: PairwiseTotal, first: Levels, second: Levels) -> Correlati
         total, [*across, (x, x), (x, constant), (known_x, constant), (y, y), (y, constant), (known_y, constant)]
     )
 
-    r, n = _find_correlation(readings.values), float(readings.values[3])
-    if not abs(r) < 2:
+    n = float(readings.values[3])
+    parts = _find_parts(readings.values)
+    if np.isnan(parts).any():
         return None
     steps = np.diag(1e-4 * np.maximum(np.abs(readings.values), 1e-3 * n))
-    changes = [_find_correlation(readings.values + h) - _find_correlation(readings.values - h) for h in steps]
-    gradient = np.array(changes) / (2 * np.diag(steps))
-    noise = float(gradient @ readings.noise @ gradient)
-    if not math.sqrt(noise + 1 / n) * Z < _MOST_CORRELATION_ERROR:
+    changes = [_find_parts(readings.values + h) - _find_parts(readings.values - h) for h in steps]
+    gradient = np.array(changes).T / (2 * np.diag(steps))
+    low, high = find_ratio_interval(Readings(parts, gradient @ readings.noise @ gradient.T), (0.0, 0.0, 0.0))
+    r = float(parts[0] / parts[1])
+    if np.isnan(low) or np.isnan(gradient).any() or not abs(r) < 2:
         return None
+    inside, *ends = np.arctanh(np.clip([r, low, high], -0.999999, 0.999999))
+    low, high = np.tanh(inside + np.array([-1.0, 1.0]) * np.hypot(Z / math.sqrt(n - 3), ends - inside))
+    if not high - low < 2 * _MOST_CORRELATION_ERROR:
+        return None
+    slope = np.array([1.0, -r]) / parts[1] @ gradient
+    error = math.sqrt(max(1 - r**2, 0.0) / (n - 2) + float(slope @ readings.noise @ slope))
     shown = float(np.clip(r, -1, 1))
-    inside = float(np.clip(r, -0.999999, 0.999999))
-    slope = 1 / (1 - inside**2)
-    error = math.sqrt(1 / (n - 3) + noise * slope**2)
-    low, high = np.tanh([math.atanh(inside) - Z * error, math.atanh(inside) + Z * error])
-    p = find_p_value(r, math.sqrt(max(1 - r**2, 0.0) / (n - 2) + noise), n - 2)
-    return Correlation(first.name, second.name, shown, float(low), float(high), p)
+    return Correlation(first.name, second.name, shown, float(low), float(high), find_p_value(r, error, n - 2))
 
 
-def _find_correlation(sums: Vector) -> float:
-    """Return the correlation of the sums that `_correlate` reads; NaN where they are those of no rows."""
+def _find_parts(sums: Vector) -> Vector:
+    """Return the covariance, and the root of the product of variances, of the sums that `_correlate` reads.
+
+    They are NaN where the sums are those of no rows.
+    """
     xy, x, y, n, xx, all_x, n_x, yy, all_y, n_y = (float(value) for value in sums)
     if min(n - 3, n_x, n_y) <= 0:
-        return math.nan
-    variances = (xx / n_x - (all_x / n_x) ** 2) * (yy / n_y - (all_y / n_y) ** 2)
-    return (xy / n - x * y / n**2) / math.sqrt(variances) if variances > 0 else math.nan
+        return np.full(2, np.nan)
+    variances = (xx / n_x - (all_x / n_x) ** 2, yy / n_y - (all_y / n_y) ** 2)
+    if min(variances) <= 0:
+        return np.full(2, np.nan)
+    return np.array([xy / n - x * y / n**2, math.sqrt(variances[0] * variances[1])])
 
 
 def _test_independence(total: PairwiseTotal, first: str, second: str) -> Independence | str:

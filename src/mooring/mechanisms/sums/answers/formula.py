@@ -88,10 +88,9 @@ def _parse_term(word: str, columns: Collection[str], quoted: list[str]) -> Formu
     else:
         _refuse_effect(re.sub(r"§(\d+)§", lambda match: f"`{quoted[int(match[1])]}`", word))
     known = ", ".join(repr(name) for name in columns)
-    problem = f"The formula names {word[:60]!r}, which the study has not declared. Its columns are {known}."
-    raise InputError(
-        "formula", problem=problem, cure="Use these names; quote one that is not a single word in `backticks`."
-    )
+    problem = f"The formula names {word[:60]!r}, which is not a column that regressions of this study use: {known}."
+    cure = "Use these names; survival is not among them. Quote one that is not a single word in `backticks`."
+    raise InputError("formula", problem=problem, cure=cure)
 
 
 def _refuse_effect(word: str) -> None:

@@ -27,6 +27,7 @@ from mooring.typing import Matrix, Vector
 
 Z = float(ndtri((1 + LEVEL) / 2))
 """The normal quantile of intervals."""
+_ROUNDING = 1e-12
 LEAST_SIGNAL = 4.0
 """Minimum of a count in standard errors of its noise, for answers that divide by it."""
 
@@ -86,8 +87,9 @@ def find_ratio_interval(
         half = numerator * y - Z**2 * (xy - b / 2)
         rest = numerator**2 - Z**2 * (xx + a)
         root = half**2 - square * rest
-        if root >= 0:
-            ends = np.array([half - np.sqrt(root), half + np.sqrt(root)]) / square
+        if root >= -_ROUNDING * half**2:  # without noise it is zero
+            length = np.sqrt(max(root, 0.0))
+            ends = np.array([half - length, half + length]) / square
             if ends[0] <= within[1] and ends[1] >= within[0]:
                 low, high = np.clip(ends, *within)
                 return float(low), float(high)
