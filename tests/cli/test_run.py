@@ -74,4 +74,8 @@ def test_errors_of_run_say_what_to_do(tmp_path: Path) -> None:
         (["--analyst", "--helper"], execution.BAD_INPUT, "--analyst and --helper"),
     ):
         commands.run("run", "--place", "post", "--once", *words, place=tmp_path, code=code, what=what, **UNSET)
-    commands.run("run", "--place", "away", "--analyst", "--once", place=tmp_path, code=execution.STORAGE, **UNSET)
+    away = commands.run(
+        "run", "--place", "away", "--analyst", "--once", place=tmp_path, code=execution.STORAGE, **UNSET
+    )
+    assert "the place: the place" not in away.output
+    assert ".." not in away.output

@@ -245,7 +245,8 @@ def _go_on(console: execution.Output, driver: Driver, *, once: bool) -> Turn:
         turn = driver.advance()
         if turn.is_finished or once:
             if turn.away:
-                raise StorageError("the place", reason=turn.away, cure="Run the same command again once it is back.")
+                reason = turn.away.removeprefix("the place: ").rstrip(".")
+                raise StorageError("the place", reason=reason, cure="Run the same command again once it is back.")
             return turn
         wait = _FIRST_WAIT if turn.did_something else min(2 * wait, _LONGEST_WAIT)
         words = turn.state_waiting()
