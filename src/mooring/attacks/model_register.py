@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.linalg import helmert, solve_triangular
+from scipy.linalg import helmert, lapack, solve_triangular
 from scipy.sparse import csr_matrix
 from scipy.special import softmax
 
@@ -191,7 +191,8 @@ def solve_equations(equations: Equations, share: float, noise_variance: float) -
     left = (equations.right - share * sums) / noise_variance
     precision = equations.gram / noise_variance
     precision[np.diag_indices_from(precision)] += 1 / variance
-    inverse = solve_triangular(factor := np.linalg.cholesky(precision), np.eye(len(sums)), lower=True)
+    factor = np.linalg.cholesky(precision)
+    inverse = lapack.dtrtri(factor, lower=1)[0]
     solution = inverse.T @ (inverse @ left)
     square = equations.square_length - 2 * share * equations.right.sum() + share**2 * sums.sum()
     log_determinant = 2 * np.log(np.diag(factor)).sum() + len(sums) * np.log(variance) + n * np.log(noise_variance)
