@@ -1,4 +1,4 @@
--- Adults with a systolic blood pressure in 2023: one row per person.
+-- Adults with a systolic blood pressure in 2023: one row per visit.
 WITH pressure AS (
     SELECT person_id, avg(value_as_number) AS systolic
     FROM measurement
