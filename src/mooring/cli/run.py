@@ -90,11 +90,11 @@ def run(
 ) -> int:
     """Run every step of a study as soon as its inputs are there, and exchange files with other members through a place.
 
-    You are asked only what a person must answer: whether a fingerprint is the one that you heard by telephone, and
-    whether to share your rows. Before that, your rows are checked, and the check sends nothing. Answers may be given
-    beforehand with --accept and --share. Stop it with Ctrl-C and start it again at any time: nothing is done twice. All
-    files at the place are signed, and files for one member are sealed, so that whoever keeps the place reads nothing
-    confidential.
+    You are asked only what a person must answer: whether a fingerprint is the one that you heard by telephone, whether a
+    table that differs from the study's is read correctly, and whether to share your rows. Before that, your rows are
+    checked, and the check sends nothing. Answers may be given beforehand, with --accept, by 'mooring match' and with --share.
+    Stop it with Ctrl-C and start it again at any time: nothing is done twice. All files at the place are signed, and files
+    for one member are sealed, so that whoever keeps the place reads nothing confidential.
 
     The analyst first drafts the study with 'mooring study init'. If your vault should refuse more than usual, run 'mooring
     join' with its options first. 'mooring status' shows what is done and what comes next.
