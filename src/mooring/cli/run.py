@@ -92,9 +92,9 @@ def run(
 
     You are asked only what a person must answer: whether a fingerprint is the one that you heard by telephone, whether a
     table that differs from the study's is read correctly, and whether to share your rows. Before that, your rows are
-    checked, and the check sends nothing. Answers may be given beforehand, with --accept, by 'mooring match' and with --share.
-    Stop it with Ctrl-C and start it again at any time: nothing is done twice. All files at the place are signed, and files
-    for one member are sealed, so that whoever keeps the place reads nothing confidential.
+    checked, and the check sends nothing. Answers may be given beforehand, by --accept, 'mooring match' and --share. Stop
+    it with Ctrl-C and start it again at any time: nothing is done twice. All files at the place are signed, and files for
+    one member are sealed, so that whoever keeps the place reads nothing confidential.
 
     The analyst first drafts the study with 'mooring study init'. If your vault should refuse more than usual, run 'mooring
     join' with its options first. 'mooring status' shows what is done and what comes next.
