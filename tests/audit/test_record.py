@@ -133,7 +133,7 @@ def test_a_plan_names_the_least_epsilon_that_pays_on_the_rows_searched() -> None
     with patch.object(planner, "state_total", lambda one: ""):
         for answers, least, is_stated in cases:
             searcher, sums = auditor(answers), [SumPoint(epsilon) for epsilon in answers]
-            tried, reported, words = planner._try_sums(searcher, searcher, sums, search)
+            tried, reported, words = planner._try_others(searcher, searcher, sums, search)
             assert [one.point.epsilon for one in tried] == list(answers)
             assert ([one.point.epsilon for one in reported], bool(words)) == (least, is_stated)
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mooring.audit import AuditResult
+from mooring.audit.decision import Decision
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import RangeSource
 from mooring.protocol.registry import exchange_of
@@ -95,14 +96,14 @@ def read_text(page: str) -> str:
     return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body)))
 
 
-def check_page(page: str, answer: str, words: tuple[str, ...]) -> None:
+def check_page(page: str, decision: Decision) -> None:
     (card,) = re.findall(r'<section class="[^"]*decision".*?</section>', page, flags=re.S)
     (stated,) = re.findall(r'<p class="answer">.*?</span> (.*?)\.</p>', page)
-    assert stated.lower() == answer
+    assert stated == decision.spoken
     text = read_text(page)
-    assert all(reason in read_text(f"</head><body>{card}") for reason in words)
+    assert all(reason in read_text(f"</head><body>{card}") for reason in decision.sentences)
     beside = text.replace(read_text(f"</head><body>{card}"), "", 1)
-    assert not re.search(VERDICTS[answer], beside, flags=re.I), answer
+    assert not re.search(VERDICTS[decision.answer], beside, flags=re.I), decision.answer
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -117,14 +118,14 @@ def test_a_page_states_one_decision_and_nothing_on_it_contradicts_it(
     made = summarise(study, kept, audit)
     decision = made.summary.decision
     for page in (render_report(made), render_signing_page(made)):
-        check_page(page, decision.answer, decision.sentences)
+        check_page(page, decision)
     drafts = render_drafts(made)
     assert drafts["dpia.md"].count(decision.question) == 1
     if kept.check is not None:
         printed = kept.check.decision  # by the command
-        check_page(render_check(study, kept.check), printed.answer, printed.sentences)
+        check_page(render_check(study, kept.check), printed)
     if audit is not None:
-        check_page(render_audit(audit, command="mooring audit"), audit.decision.answer, audit.decision.sentences)
+        check_page(render_audit(audit, command="mooring audit"), audit.decision)
     check_promise(made)
 
 
@@ -147,11 +148,11 @@ def check_promise(made: Report) -> None:
 def test_a_second_decision_or_a_sentence_against_it_would_be_seen(studies: dict[str, Study], tmp_path: Path) -> None:
     made = summarise(studies["sums"], StudyRecords())
     page, decision = render_report(made), made.summary.decision
-    check_page(page, decision.answer, decision.sentences)
+    check_page(page, decision)
     for planted in (
         "<p>Do not share these rows.</p>",
         '<p class="answer"><span></span> Share.</p>',
         "<p>Cannot tell.</p>",
     ):
         with pytest.raises((AssertionError, ValueError)):
-            check_page(page.replace("</main>", f"{planted}</main>"), decision.answer, decision.sentences)
+            check_page(page.replace("</main>", f"{planted}</main>"), decision)
