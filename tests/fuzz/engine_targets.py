@@ -178,9 +178,10 @@ def _admit_messages(data: bytes) -> object:
         poses_as_server(message.origin, message.peer)
         headers, body = said.get("headers"), said.get("body")
         if isinstance(headers, dict):
-            request = Request(
-                way, message.peer, said.get("topic"), headers, body.encode() if isinstance(body, str) else body
-            )
+            sent = (
+                body.encode("latin-1", errors="replace") if isinstance(body, str) else body
+            )  # as the seeds are written
+            request = Request(way, message.peer, said.get("topic"), headers, sent)
             admitted = not refusal_of_request(replace(request, let_in=bool(said.get("let_in"))))
             assert not (admitted and not way), "a request over an unknown connection was let in"
         refusal_of_meta(said.get("meta"), JOB)
