@@ -33,6 +33,7 @@ mooring_run <- function(place, table = NULL, analyst = FALSE, helper = FALSE, na
     questions <- turn$questions
     if (once || isTRUE(turn$is_finished) || (NROW(questions) > 0 && !asks)) return(turn)
     for (k in seq_len(NROW(questions))) {
+      if (questions$kind[k] == "reading") return(turn) # stays open: mooring("match", ...) writes how the table is read
       if (!ask_person(questions, k)) return(turn)
       if (questions$kind[k] == "share") share <- "yes" else accept <- c(accept, list_fingerprints(questions[k, ]))
     }
