@@ -194,7 +194,7 @@ def test_a_notebook_leads_with_the_decision_and_the_sentences_of_the_page(
     assert found.decision == decision
     assert shown.startswith(f"<p><b>{decision.words}</b></p>")
     assert page.count(f"</span> {decision.answer.capitalize()}.</p>") == 1
-    check_page(render_check(given.study, found), decision.answer, decision.sentences)
+    check_page(render_check(given.study, found), decision)
     for words in (decision.question, *decision.sentences, summary.leakage[0], summary.joining[0].words):
         assert words in page
         assert words in shown
