@@ -142,8 +142,8 @@ def test_three_participants_and_an_analyst_meet_at_a_place_in_chromium_and_carry
         north = tabs["north"]
         north.wait_for("!!document.querySelector('#predict form')")
         shown = north.submit("#predict form", data="new.csv")
-        assert "Wrote 20 predictions" in shown or "predictions.csv already exists" in shown  # a second pass may end first
-        assert (place / "north" / "predictions.csv").is_file()
+        # The file is there already where a second pass ended first.
+        assert "Wrote 20 predictions" in shown or "predictions.csv already exists" in shown
         assert "report.html" in north.submit("#report form")
     assert not list((place / "analyst" / "inbox").glob("*.sealed"))
     assert (place / "north" / "predictions.csv").is_file()
