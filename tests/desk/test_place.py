@@ -120,6 +120,18 @@ def test_a_page_loads_itself_after_a_step_until_the_desk_has_a_question(
     wait_for((town.root / "north" / "mapping.toml").is_file)
 
 
+def test_the_desk_cannot_take_the_step_of_a_form_before_the_form_does(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(town.root / "north", town.place.address) as desk:
+        guide, was_held = desk.application.guide, list[bool]()
+        monkeypatch.setattr(guide, "keep_entries", lambda step, entries: was_held.append(guide.jobs.turn.locked()))
+        with guide.jobs.turn:  # no pass of the desk holds it by chance
+            monkeypatch.setattr(guide, "_pass", lambda: False)
+        desk.take("join", name="north", role="participant", accept_no_noise="yes")
+        assert was_held == [True]
+
+
 def test_a_step_that_fails_stops_the_desk_until_a_person_goes_on(town: Town, north: Running) -> None:
     guide = north.application.guide
     with guide.jobs.turn:

@@ -6,7 +6,6 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -216,19 +215,24 @@ class DeskApplication:
                 )
                 raise InputError("step", expected="a step that can be taken now", got=got, cure="Load the page again.")
             step, workspace = state.step, self.workspace
-            assert step.run is not None
-            title = step.title
+            take, title = step.run, step.title
+            assert take is not None
             if step.consent == "share":
                 _require_tick(form.get("sure"))
             entries = {asked.name: [str(value) for value in form.getlist(asked.name)] for asked in step.asks}
             answers = step.read(entries, workspace)
-            self.guide.keep_entries(step, entries)
             if step.consent == "reading" and self.guide.place is not None and not state.is_done:
+                self.guide.keep_entries(step, entries)
                 self._leave_to_guide(title)
                 return RedirectResponse(f"{self.session.path}/", 303)
             command = step.spell(answers, workspace) if step.command else ""
-            run = partial(step.run, workspace, **answers, command=command)
-            job = self.jobs.start(title, lambda progress: self._end_step(run(progress=progress)), command=command)
+
+            def run(progress: Progress) -> Outcome:
+                # Kept while the job has its turn: the guide, which acts on kept entries, would take the step a second time.
+                self.guide.keep_entries(step, entries)
+                return self._end_step(take(workspace, **answers, command=command, progress=progress))
+
+            job = self.jobs.start(title, run, command=command)
             if job.thread is not None:
                 job.thread.join(_SOON)
         except MooringError as problem:
