@@ -2,10 +2,10 @@
 
     python -m benchmarks.plans --mnist FOLDER [--only NAME] [--part earlier|plan] [--fresh 3] [--points FOLDER]
 
-Writes plans.json. Of every deployment: `earlier`, the point that was recommended before and what was claimed of it; `again`,
-audits of it on fresh seeds; `plan`, the plan of today; `fresh`, audits of its point on fresh seeds. A seed is another deal,
-with maps and noise of its own. MNIST, as its IDX files in a folder, is not part of the project; breast cancer comes with
-scikit-learn.
+Writes plans.json, which has for every deployment: `earlier`, the point recommended before and what was claimed of it;
+`again`, audits of that point on fresh seeds; `plan`, the plan of today; `fresh`, audits of its point on fresh seeds. Each
+seed has its own split of the rows, maps and noise. MNIST, as its IDX files in a folder, is not part of the project; breast
+cancer comes with scikit-learn.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _planned(deal: Deal, h: int | None, folder: Path | None) -> dict[str, Any]:
 
 
 def audit_afresh(deal: Deal, point: dict[str, Any], n_seeds: int, folder: Path | None) -> list[dict[str, Any]]:
-    """Audits of one point, its noise relative to the rows, on deals that no search has seen."""
+    """Audit a point, whose noise is relative to the rows, on splits of the rows that no search has seen."""
     found = []
     for seed in range(FIRST_FRESH_SEED, FIRST_FRESH_SEED + n_seeds):
         at = RotationPoint(**{name: value for name, value in point.items() if name != "mechanism"})

@@ -2,7 +2,7 @@
 
     python -m benchmarks.points --data FOLDER [--only NAME] [--seeds 3]
 
-Writes points.json. Every point is one of private-data noise alone, audited on fresh deals: with the public rows that its
+Writes points.json. Every point is one of private-data noise alone, audited on fresh splits: with the public rows that its
 projection was made from, if it has one, and by an attacker without them. The data is not part of the project: mnist/ with
 the IDX files, and tabular/ with heart_disease/, adult/ and diabetes130/ of the UCI Machine Learning Repository; digits come
 with scikit-learn.

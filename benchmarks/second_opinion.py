@@ -110,7 +110,7 @@ class SumsOfRows:
 
     @property
     def bounds(self) -> Scores | None:
-        """What ε bounds both scores by; None without noise."""
+        """The bounds that ε sets on both scores; None without noise."""
         if self.epsilon is None:
             return None
         return 1 / (1 + math.exp(-self.epsilon)), math.exp(self.epsilon) * AT
@@ -146,7 +146,7 @@ class Line:
     control_auc: float
     control_rate: float
     bounds: Scores | None = None
-    """Of mooring's figures under ε, what the guarantee bounds both by."""
+    """The bounds that the guarantee sets on both figures; None where a study has no ε."""
 
 
 ATTACKS = ("worst case", "LiRA, offline", "LiRA, online", "QMIA")

@@ -48,7 +48,7 @@ EXAMPLES: dict[str, Path | tuple[str, int]] = {
 STYLE = ROOT / "studies" / "mooring_studies" / "templates" / "figures.mplstyle"
 TRANSPARENT = {"figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none"}
 COLOURS = ["#4f86bd", "#d9822b", "#4f9d69", "#b0629f", "#9a7d5b"]
-"""Colours of lines that can be told apart on white and on dark pages."""
+"""Colours of lines that can be distinguished on white and on dark pages."""
 SEPARATOR = re.compile(r"^# %%(?: (\[markdown\]))?(?: alt=(\".*\"))?$", flags=re.M)
 MARK = "<!-- outputs of cell {} -->"
 README_LINK = re.compile(r"\]\(\.\./\.\./docs/")

@@ -186,7 +186,7 @@ def every_record(kind: type[Record] = Record) -> Iterator[type[Record]]:
 
 @pytest.mark.parametrize("kind", sorted(set(every_record()), key=lambda kind: kind.__qualname__))
 def test_no_record_quotes_a_value_in_an_error(kind: type[Record]) -> None:
-    """Of any field, whatever kind of value is in its place; keys are named, as they are the place."""
+    """This holds for every field and every kind of value in its place; keys are named, since they say where the value is."""
     names = [field.name for field in fields(cast(Any, kind))]
     for wrong in (SECRET, [SECRET], {"key": SECRET}, {"key": [SECRET]}, [[SECRET]], [{"key": SECRET}], 7, True):
         for some in (names, names[:1], names[1:]):

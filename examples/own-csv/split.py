@@ -3,7 +3,7 @@
     python split.py TABLE.csv FOLDER NUMBER-OF-PARTICIPANTS [MOST-ROWS]
 
 Only for a rehearsal: in a real study the rows lie with the participants from the beginning. Rows are shuffled with a fixed
-seed and dealt round; every fourth of a participant's rows goes to new-rows.csv.
+seed and split in turn; every fourth of a participant's rows goes to new-rows.csv.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Read the table and deal it out."""
+    """Read the table and split it among participants."""
     if len(sys.argv) not in (4, 5):
         sys.exit(__doc__)
     table, folder, n_participants = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])

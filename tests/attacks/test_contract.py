@@ -402,7 +402,7 @@ def test_no_secret_of_the_target_can_be_reached_from_a_view_on_torch(method: str
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_no_secret_of_the_target_can_be_reached_from_slices_of_one_table(library: str) -> None:
-    """Participants dealt from one array: a colluder's rows must not be a window onto everybody's."""
+    """Participants' rows are slices of one array: a colluder's slice must not give access to the whole array."""
     rows, labels = class_rows(N_PARTICIPANTS, N_ROWS, WIDTH)
     table, column = np.concatenate(rows), np.concatenate(labels)
     if library == "torch":

@@ -91,7 +91,7 @@ def test_noisy_rows_count_as_much_as_they_tell() -> None:
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_a_shift_is_the_expected_difference_of_class_means(library: str) -> None:
-    """Of a Gaussian model: between what is known of the population, and the mean of rows that a wrong map moves together."""
+    """The oracle is a Gaussian model of the population's means and of the mean of rows that share the error of one map."""
     rng = np.random.default_rng(3)
     xp = np if library == "numpy" else pytest.importorskip("torch")
     moved = (lambda part: part) if library == "numpy" else xp.as_tensor
@@ -425,7 +425,7 @@ def test_strata_are_pairs_of_a_label_and_an_owner() -> None:
 
 
 def test_grids_read_rows_of_a_participant_that_is_unlike_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its kinds of patients are others': how often it has each is told by its own rows; among participants alike, by all."""
+    """Frequencies of kinds of patients come from the target's rows where these differ from others', else from all rows."""
     rng, errors, weights = np.random.default_rng(7), np.zeros((2, 2)), []
     mix, columns = latent_classes._mix, tuple(Column(f"c{k}", "category", categories=("a", "b", "c")) for k in range(6))
 

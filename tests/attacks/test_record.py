@@ -54,7 +54,7 @@ def column_of(rng: np.random.Generator, rate: float, n: int, *, step: float = 1.
 
 
 def lattice_likelihoods(rate: float) -> Any:
-    """Of every place that the first row may have on a line: the best, its likelihood, and the margin to its neighbours."""
+    """The most likely place of the first row on a line, its likelihood, and the margins to neighbouring places."""
     rng = np.random.default_rng(1)
     known, found = column_of(rng, rate, 90, step=1.5), column_of(rng, rate, 40, step=0.75)
     figures = []

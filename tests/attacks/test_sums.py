@@ -131,7 +131,7 @@ def test_it_scores_candidates_where_it_must_and_says_why_not_elsewhere(attack: s
 
 
 def test_scores_are_as_on_record() -> None:
-    """Of every attack in every view in which it applies: the scores of a member, of another row, and of all rows."""
+    """The record holds a member's score, another row's and sums over all rows, for every attack in each of its views."""
     found = {}
     for attack, views in CONTRACT.items():
         for name in sorted(views):
@@ -226,7 +226,7 @@ def test_leverage_does_not_depend_on_the_unit_of_features() -> None:
 def test_a_class_of_one_is_told_until_noise_hides_the_count(K: int, on_products: bool, share: float) -> None:
     """σ on S moves the constant's column by σ/√2, a class's count by σ/(√2 · constant² · K); σ on T by σ/constant.
 
-    Of two classes T holds the difference, and half of it is a class's.
+    With two classes, T holds their difference, and half of it belongs to each class.
     """
     constant, row = 0.5, np.array([[0.3, 0.5]])
     noise = share * 0.25 * (math.sqrt(2) * constant**2 * K if on_products else constant * (2 if K == 2 else 1))
@@ -280,7 +280,7 @@ def test_of_one_honest_row_the_column_space_is_a_line() -> None:
 
 @pytest.mark.parametrize(("n", "applies"), [(170, False), (171, True), (200, True), (201, False)])
 def test_a_register_must_be_one(n: int, applies: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of at least 95 % of the 180 rows, and of no more candidates than can be solved for."""
+    """A register has at least 95 % of the 180 rows, and no more candidates than can be solved for."""
     monkeypatch.setattr("mooring.attacks.sums.register.MOST_CANDIDATES", 200)
     asked = LabelledFeatures(*(part[:n] for part in vars(simulated("plain")[1]).values()))
     view = simulated("plain")[0].view(asked=asked)

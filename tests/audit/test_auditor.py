@@ -589,7 +589,7 @@ def test_a_device_that_is_not_there_is_refused(parts: Parts, device: str, refuse
 
 
 def test_an_audit_on_torch_finds_what_one_on_numpy_finds(parts: Parts, one: AuditResult, torch: Any) -> None:
-    """'cpu:0' goes the way that 'cuda' goes."""
+    """'cpu:0' takes the same branches of the code as 'cuda'."""
     other = audited(*parts, n_components=3, targets=[1], device="cpu:0", **QUICK)
     for mine, theirs in zip(one.points[0].outcomes, other.points[0].outcomes, strict=True):
         assert (mine.attack, mine.reason) == (theirs.attack, theirs.reason)

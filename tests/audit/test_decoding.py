@@ -41,7 +41,7 @@ def F() -> Projection:
 
 
 def dealt(*, mixing_seed: int = 7) -> Partition:
-    """The first two and the others are of one kind, unless told otherwise."""
+    """Return a partition in which the first two participants have rows of one kind, and so do the others by default."""
     parts = [records(120, seed=k, mixing_seed=7 if k < 2 else mixing_seed) for k in range(4)]
     labels = [np.arange(120) % 2 for _ in parts]
     return Partition.from_parts(parts, labels, rng=np.random.default_rng(0))

@@ -209,7 +209,7 @@ def test_an_attribute_a_natural_split_and_extra_knowledge(tmp_path: Path) -> Non
 
 
 def test_without_examples_no_original_value_is_written(tmp_path: Path) -> None:
-    """Every row carries a value that can be told from all others; with examples it is in the files, without it is not."""
+    """Every row has a value that no other has; with examples this value is in the files, without them it is not."""
     pytest.importorskip("skimage")
     images = np.clip(np.random.default_rng(0).random((60, 3, 3)), 0, 1)
     images[:, 0, 0] = 0.137

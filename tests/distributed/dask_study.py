@@ -42,7 +42,7 @@ def make(
     seed: int = 0,
     whom: Sequence[int] | None = None,
 ) -> Made:
-    """p bundles of n rows each, or those of some: the label is told by two of the columns."""
+    """Return p bundles of n rows each, or those of some participants; the label follows from two of the columns."""
     study = numeric_study(p, h, r, kind=kind, method=method)
     folder.mkdir(exist_ok=True)
     sites = sent(study, folder / "inbox", whom, n=n, seed=seed)

@@ -60,7 +60,7 @@ class World:
 
 
 def world(client: Client, folder: Path, label: Label, p: int = 3, model_limit: str = "") -> World:
-    """Rows whose label is told by two columns, of three participants; of four classes, nobody has the second.
+    """Rows of three participants whose label follows from two columns; nobody has the second of the four classes.
 
     Numbers are tiny, and their spread is tiny beside them.
     """
@@ -210,7 +210,7 @@ def as_before() -> None:
 def test_a_training_whose_worker_is_killed_is_begun_again(
     client: Client, number: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    """Of two workers, the other says that it lost one; of one, nobody does."""
+    """With two workers, the survivor reports the loss of the other; after the loss of a single worker, nobody does."""
     killed, tried = [], []
     client.run(halted, str(tmp_path))
     pids = client.run(os.getpid)

@@ -101,7 +101,7 @@ def test_classes_are_predicted_nearly_as_well_as_by_the_local_learner(
 
 @pytest.mark.parametrize("learner", ["linear", "xgboost"])
 def test_a_participant_is_scored_by_others_only(client: Client, tmp_path: Path, learner: str) -> None:
-    """Of two, one has its labels turned round: each is predicted wrongly by the other, and would not be by both."""
+    """One of two participants has reversed labels: the other's model predicts it wrongly, and a model of both would not."""
     if learner == "xgboost":
         pytest.importorskip("xgboost")
     made = make(tmp_path, p=2)
@@ -138,7 +138,7 @@ def test_what_cannot_be_learnt_in_pieces_is_told(client: Client, classes: Prepar
 def test_auto_chooses_by_the_rows_that_the_local_engine_chooses_by(
     client: Client, number: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 2,000 rows, a training locally draws 1,000 and then chooses by 150; the cluster must find these in its parts."""
+    """Local training draws 1,000 of 2,000 rows and chooses by 150 of them; the cluster must find these rows in its parts."""
     made, here, there = number
     monkeypatch.setattr("mooring.learners.fitting.MOST_ROWS", 1000)
     monkeypatch.setattr("mooring.learners.fitting._CHOICE_ROWS", 150)

@@ -174,7 +174,7 @@ def test_a_store_that_says_403(walked: Path, moto_port: int) -> None:
 def test_a_bundle_that_comes_later_is_seen_by_the_same_process(
     walked: Path, moto_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """File systems keep listings; an analyst's process that looks again must not be told the old one."""
+    """File systems cache listings; an analyst's process that looks again must not get the cached one."""
     import s3fs
 
     s3fs.S3FileSystem.clear_instance_cache()

@@ -210,7 +210,7 @@ def dask_targets(world: World, space: AlignmentState) -> list[Target]:
     ----------
     world : World
     space : AlignmentState
-        Of the study.
+        The study's alignment.
     """
     study, place = world.study, make_place(world, "dask")
     member, part = study.participants[0].name, place / "part.parquet"
@@ -248,7 +248,7 @@ def dask_targets(world: World, space: AlignmentState) -> list[Target]:
 
 
 class FakeStore:
-    """An object store that lists what it is told, and hands out the same bytes for every object."""
+    """An object store that lists the given objects, and returns the same bytes for every object."""
 
     def __init__(self, listed: list[dict[str, Any]], content: bytes) -> None:
         self._listed, self._content = listed, content

@@ -76,7 +76,7 @@ def test_positive_definite_matrices_of_a_batch_are_told_apart(on_backend: Callab
 def test_what_cannot_be_recorded_is_said_so_and_its_memory_given_back(
     said: str, torch: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a GPU, but for the GPU: torch's part in it is told, not done."""
+    """Recording is tested without a GPU: a double stands in for torch's part of it."""
     device, told = torch.device("cuda", 3), list[Any]()
 
     def fail(function: Any, stream: Any, *, pool: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""What other indexes are told about mooring is what the package itself says."""
+"""Other package indexes describe mooring as its own metadata does."""
 
 import re
 import tomllib

@@ -94,7 +94,7 @@ def test_rows_of_one_person_count_once() -> None:
 
 
 def test_a_class_of_two_rows_that_agree_leaves_much_open() -> None:
-    """Half of balanced accuracy rests on them: 28 rows of the other class do not make up for it."""
+    """The two rows decide half of balanced accuracy; 28 rows of the other class do not make up for that."""
     truth = np.repeat([0, 1], [28, 2])
     alone = np.where(np.arange(30) < 4, 9, truth)
     found = compare(truth, truth, alone[None], kind="classes")
@@ -153,7 +153,7 @@ def test_models_that_rank_all_rows_alike_are_not_shown_to_differ() -> None:
 
 
 def test_the_paired_interval_of_areas_covers_their_difference() -> None:
-    """Of 300 draws with 60 positives of 400 rows, 91 to 99 % of intervals cover the difference of the true areas."""
+    """Between 91 and 99 % of 300 intervals, each from 400 rows with 60 positives, cover the difference of the true areas."""
     rng, covered = np.random.default_rng(1), 0
     truth = (np.arange(400) < 60).astype(np.int64)
     true = float(ndtr(1.5 / 2**0.5) - ndtr(1.0 / 2**0.5))

@@ -189,7 +189,7 @@ def test_folds_have_everybody_once_and_labels_evenly() -> None:
 
 
 def test_balanced_accuracy_by_hand() -> None:
-    """Of class 0 two of four, of class 1 one of one, of class 5 one of two: (0.5 + 1 + 0.5)/3. Plain accuracy is 4/7."""
+    """2 of 4 rows of class 0 are right, 1 of 1 of class 1, 1 of 2 of class 5: (0.5 + 1 + 0.5)/3. Plain accuracy is 4/7."""
     truth, predicted = np.array([0, 0, 0, 0, 1, 5, 5]), np.array([0, 0, 1, 5, 1, 5, 9])
     found = score(truth, predicted, kind="classes", rng=np.random.default_rng(0))
     assert found.value == pytest.approx(2 / 3)

@@ -94,7 +94,7 @@ def test_training_depends_on_its_seed_and_leaves_global_random_state_alone(digit
 
 
 def test_the_best_checkpoint_is_kept_and_the_earliest_of_equals(rng: np.random.Generator, torch: ModuleType) -> None:
-    """Dark and bright images are told apart at once; the epochs after that change the network, and are not kept."""
+    """The network separates dark from bright images at once; what later epochs change is not kept."""
     labels = np.arange(120) % 2
     pixels = 0.8 * labels[:, None] + 0.2 * rng.random((120, 36))
     options = {"seed": 0, "device": "cpu", "batch_size": 10}

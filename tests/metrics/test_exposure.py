@@ -167,7 +167,7 @@ def test_what_a_guess_has_exactly_is_not_exposed_and_the_unit_does_not_matter() 
 
 
 def test_errors_by_row_say_how_many_are_well_rebuilt() -> None:
-    """Of 200 rows, 40 have a tenth of the error of guessing, the others three times as much as it."""
+    """40 of 200 rows have a tenth of the error of guessing, and the others have three times that error."""
     rng = np.random.default_rng(0)
     truth = rng.standard_normal((200, 400)) + 1.0
     guess = np.broadcast_to(truth.mean(axis=0), truth.shape)

@@ -65,7 +65,7 @@ def attributes(**options: Any) -> Any:
 
 
 def epsilon_bounds() -> Any:
-    """The ε that many and few scores bound, told by one tail, by the middle, and by nothing."""
+    """The bounds on ε from many and few scores, where one tail, the middle or nothing separates members."""
     rng, found = np.random.default_rng(5), []
     for n, shift, betrayed in (
         (4000, 0.0, 200),

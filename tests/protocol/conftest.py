@@ -1,4 +1,4 @@
-"""What tests of the protocol share: a tiny study with vaults, dealt anchor and tables; actions in processes of their own."""
+"""Fixtures of the protocol's tests: a tiny study with vaults, an anchor and tables, and actions in separate processes."""
 
 import os
 import shutil
@@ -35,10 +35,10 @@ class SmallStudy:
     study: Study
     """Four numbers and a label of two classes; noise on rows and anchor."""
     vaults: tuple[Vault, ...]
-    """One a participant; the first deals."""
+    """The vaults, one a participant; the first participant makes the anchor."""
     analyst: Vault
     anchor: Path
-    """The dealt anchor file."""
+    """The anchor's file."""
     records: list[Record] = field(repr=False)
     """Values of the columns c0 … c3 and the label y; all different. Participant i's table holds 20i … 20i + 19."""
 
@@ -55,14 +55,14 @@ class SmallStudy:
         return path
 
     def another(self, **changes: Any) -> "SmallStudy":
-        """The same people and records in another study, whose anchor is dealt as well."""
+        """The same people and records in another study, which has its anchor, too."""
         study = change(self.study, **changes)
         anchor = self.folder / f"{study.digest[:16]}.anchor"
         deal_anchor(self.vaults[0], study, anchor)
         return replace(self, study=study, anchor=anchor)
 
     def share(self, vault: Vault | None = None, data: Path | None = None, *, output: Path, **rest: Any) -> ShareResult:
-        """Share participant 1's table, unless told otherwise; it is no dealer, so its vault is untouched till then."""
+        """Share a participant's table, by default that of participant 1, whose vault is untouched, as it made no anchor."""
         data = self.table(1) if data is None else data
         rest = {"anchor": self.anchor, "output": output, "consent": Consent(labels=True), **rest}
         return share_rows(vault or self.vaults[1], self.study, data, **rest)

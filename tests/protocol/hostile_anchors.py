@@ -1,4 +1,4 @@
-"""Hostile anchors: changed on the way, dealt by somebody else, or by a dealer that wants noise to protect less."""
+"""Hostile anchors: changed on the way, made by somebody else, or made so that noise protects less."""
 
 from __future__ import annotations
 

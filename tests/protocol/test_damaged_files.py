@@ -1,4 +1,4 @@
-"""A damaged file of one's own is told as such: whatever it is and whoever reads it, the error is one of mooring's."""
+"""Every damaged file of one's own is refused with an error of mooring's, whatever it is and whoever reads it."""
 
 import json
 import sqlite3

@@ -383,7 +383,7 @@ def test_figures_of_other_settings_do_not_decide(study: Study) -> None:
 
 
 def test_what_a_report_says_of_joining_is_at_the_studys_settings(study: Study, audit: AuditResult) -> None:
-    """Of two points the other scores best; a report that quotes it promises what the study's own noise does not give."""
+    """Another point of the audit scores best; a report that quoted it would promise what the study's noise does not give."""
     made = summarise(study, StudyRecords(), audit)
     (fact,) = [fact for fact in made.summary.joining if fact.kind == "simulation"]
     assert fact.answer == audit.points[0].gain.answer

@@ -243,7 +243,7 @@ def test_networks_are_scored_on_test_rows_and_test_labels() -> None:
 
 @pytest.fixture(scope="module")
 def face_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Thirty public faces, darker than the three of each of 26 identities that are dealt."""
+    """Thirty public faces, darker than the faces of participants, who have three of each of 26 identities."""
     image = pytest.importorskip("PIL.Image")
     rng = np.random.default_rng(8)
 

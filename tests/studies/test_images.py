@@ -82,7 +82,7 @@ def rebuilt(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, int], Any]:
 
 
 def distances(rows: Any) -> Any:
-    """Of every tenth row to all: what no rigid map of all rows changes."""
+    """Return the distances from every tenth row to all rows, which no rigid map changes."""
     return torch.cdist(rows[::10], rows, compute_mode="donot_use_mm_for_euclid_dist")
 
 

@@ -96,7 +96,7 @@ def small_world() -> Iterator[None]:
 
 
 def run(folder: Path, spec: Spec | None = None) -> SimpleNamespace:
-    """What a run leaves in the store: rows, facts, pictures; and what it told on the way."""
+    """Run a study, and return the rows, facts and pictures of its store, and the progress that it reported."""
     told = Counting()
     with ResultStore(folder, "key", {}) as store:
         runner.run_study(small_spec() if spec is None else spec, store=store, progress=told)

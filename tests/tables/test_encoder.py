@@ -166,7 +166,7 @@ def test_decimals_are_the_numbers_that_their_text_says() -> None:
 @pytest.mark.parametrize("scale", [1e-9, 1e-3, 0.05, 1.0, 300.0, 4e4, 3e6, 1e9])
 @pytest.mark.parametrize("decimals", [0, 3, 5, 30])
 def test_floats_of_32_bits_are_the_numbers_that_their_text_says(scale: float, decimals: int) -> None:
-    """Of few digits and of all; with halves, whose last digit the text chooses, and cells that are no number."""
+    """The numbers have few digits or all; some are halves, whose last digit the text decides, or no numbers at all."""
     rng = np.random.default_rng(0)
     some = np.concatenate([rng.normal(size=3000).round(decimals), rng.integers(2**24, size=3000) / 2.0**20])
     numbers = pa.array(np.append(some * scale, [0.0, -0.0, np.nan]).astype(np.float32), mask=np.arange(6003) == 7)

@@ -221,7 +221,7 @@ def test_every_mapping_that_is_written_is_read_back(
 
 
 def test_wide_tables_are_matched_and_mapped_in_seconds() -> None:
-    """Of 300 columns and 300 others each pair was compared with each, which took more than ten minutes."""
+    """All pairs of 300 columns and 300 others were once compared, which took more than ten minutes."""
     names = [f"measured_{k}_value" for k in range(1000)]
     columns = tuple(Column(name, "category", categories=("no", "yes")) for name in names)
     schema = Schema(columns, Label("ill", "classes", ("no", "yes")))

@@ -1,4 +1,4 @@
-"""The contract of learners: every registered one keeps it, and one that does not is told which part."""
+"""Every registered learner keeps the contract of learners, and the check names the part that a faulty one breaks."""
 
 from dataclasses import dataclass, replace
 from itertools import count

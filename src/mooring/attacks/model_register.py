@@ -153,7 +153,7 @@ class Solution:
     """The linear estimate of w with the least mean square error."""
 
     estimate: Vector
-    """Of w, of shape (N,)."""
+    """The estimate of w, of shape (N,)."""
     variance: Vector
     """The variance of each entry's error, of shape (N,)."""
     share: float

@@ -146,7 +146,7 @@ def draw_rows(
 def limit_counts(counts: Sequence[int], weight_limit: float) -> list[int]:
     """Return each number of rows, or `weight_limit` times that of the median participant if this is less.
 
-    Of an even number of participants, the smaller of the two in the middle counts as the median.
+    If the number of participants is even, the smaller of the two in the middle counts as the median.
 
     Examples
     --------

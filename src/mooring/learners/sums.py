@@ -15,7 +15,7 @@ The known scale of the noise is also used as follows; nothing here needs rows.
 - The squared lengths of class means are reduced by what noise adds to them. For three classes or more, they are then shrunk
   towards their mean, according to the variance that noise leaves.
 - If features are many and weakly correlated, as those of tables are, the entries of C off the diagonal are shrunk by the
-  share of their mean square that is noise. Of the general total, products of two features of one column are not shrunk,
+  share of their mean square that is noise. Products of two features of one column of the general total are not shrunk,
   since they follow from counts.
 """
 
@@ -57,8 +57,8 @@ class Sums:
     unit_length: bool = False
     """Whether every row has ‖φ‖ = 1, so that the trace of S also counts rows."""
     columns: Indices | None = None
-    """Of the general total, the column of each feature but the constant: products of two features of one column follow from
-    counts, and have hardly any noise. None if all products have noise."""
+    """The column that each feature but the constant belongs to, for the general total. Products of two features of one
+    column follow from counts and have hardly any noise. None if all products have noise."""
 
     def __post_init__(self) -> None:
         D = self.products.shape[0]

@@ -140,9 +140,9 @@ def _count_words(cells: Any) -> dict[str, int]:
 def _pair(
     absent: Sequence[str], free: Sequence[str], wanted: Mapping[str, Column], counts: Mapping[str, Mapping[str, int]]
 ) -> dict[str, str]:
-    """Return a column of the table for each column that it does not name, if the name or the content says so.
+    """Return a column of the table for each column of the study that it lacks, where name or content suggests one.
 
-    Of many columns only those are compared whose names differ in nothing but signs and letter case.
+    If there are many columns, only those are compared whose names differ in nothing but signs and letter case.
     """
     letters = {name: _letters(name) for name in (*absent, *free)}
     of_letters: dict[str, list[str]] = {}

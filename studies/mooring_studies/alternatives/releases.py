@@ -76,9 +76,9 @@ class ClassStatistics:
 
 
 def draw_synthetic(labelled: Labelled, shape: RowShape, rng: np.random.Generator) -> Matrix:
-    """As many rows of each class, drawn from a Gaussian copula with the class's own marginals.
+    """Return as many rows of each class, drawn from a Gaussian copula with the class's own marginals.
 
-    Of the columns of a category, the one is 1 whose normal score is farthest above what its share asks for.
+    Among the columns of a category, the one whose normal score is farthest above its share's quantile is 1.
     """
     rows, codes = labelled
     drawn = np.empty_like(rows)

@@ -36,7 +36,7 @@ _SHARES = ("linkage", "membership_auc", RECOGNISED, "membership_at_0.1_percent",
 
 
 def describe_alternatives(results: Results, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of the page on other ways; `settings` are those of the network."""
+    """Return the values of the page on alternatives; `settings` are those of the network."""
     lines = tabulate_alternatives(results)
     return {"lines": lines, "network": settings, "deployments": lines[0]["deployments"]}
 

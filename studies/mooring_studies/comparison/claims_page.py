@@ -105,9 +105,9 @@ def _shown(number: Number, value: float) -> str:
 
 
 def describe_uneven(studies: Mapping[str, Results]) -> list[dict[str, Any]]:
-    """Uneven participants beside even ones, in the deployments of both: mean and deviation of the two, by noise.
+    """Compare uneven with even participants in the deployments of both: mean and deviation of each, by noise.
 
-    Of the draws on which every attack was run, and of I-GDP.
+    Figures are for I-GDP, from the draws on which every attack was run.
     """
     if not {"celeba", "uneven"} <= set(studies):
         return []

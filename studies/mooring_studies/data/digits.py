@@ -1,6 +1,6 @@
 """MNIST: the four files, checked to the byte, and the rows partitioned among participants as in the paper.
 
-Of the 60,000 images of the training file, 10,000 become validation rows; the 10,000 of the test file stay test rows. Each
+10,000 of the 60,000 images of the training file become validation rows; the 10,000 of the test file stay test rows. Each
 of the three is partitioned round-robin, digit by digit, after a shuffle. Nothing here changes a pixel: rows are bytes.
 """
 

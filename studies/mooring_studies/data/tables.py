@@ -241,7 +241,7 @@ SOURCES: Mapping[str, Callable[[Path | None], TableRows]] = {
 _STANDARDISED = (
     "numbers are standardised, and missing ones filled with the median, over everybody's training rows (and public ones) "
     "together; in a real study declared ranges take their place",
-    "which columns and categories there are is told from all rows, as a form declared beforehand would tell it",
+    "columns and categories are taken from all rows, as a form declared beforehand would state them",
 )
 
 

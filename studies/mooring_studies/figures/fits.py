@@ -3,7 +3,7 @@
 Curves of attacks are kept to what attacks can do. A spline is free to rise at its ends above all its draws. An attack is
 not: noise does not help it. So no curve of an attack is drawn above what the same attack finds without noise, with the same
 decoder; draws that chance put above it stay where they are, as points. And the strongest of several attacks is nowhere
-weaker than one of them: its curve rests on fewer draws than theirs, and where theirs is higher it follows them.
+weaker than one of them: its curve is fitted to fewer draws than theirs, and where theirs is higher it follows them.
 
 A curve is drawn within the range of its draws; where draws are few, a figure may leave out the stretches without any: see
 `rests_on_draws`. Its band begins and ends where enough draws are near: at ends with few, a bootstrap has nothing to
@@ -180,7 +180,7 @@ def has_band(x: Vector, grid: Vector) -> NDArray[np.bool_]:
 
 
 def rests_on_draws(x: Vector, grid: Vector) -> NDArray[np.bool_]:
-    """Where on a grid a curve rests on draws: not between two neighbours that are too far apart.
+    """Return at which points of a grid a curve is supported by draws: not between two neighbours that are too far apart.
 
     Examples
     --------
@@ -236,7 +236,7 @@ def fit_strongest(material: Material, results: Results, method: str) -> Line | N
 def fit_strongest_track(material: Material, results: Results, method: str) -> Track | None:
     """Linkage by the strongest attack and utility, paired by noise.
 
-    Linkage rests on the draws on which every attack was run, which are few; utility is known on every draw and rests on all.
+    Linkage is fitted to the few draws on which every attack was run, and utility to all draws.
     """
     rows = results.where(method=method)
     across = fit_strongest(material, results, method)

@@ -131,7 +131,8 @@ class Attacker:
     ) -> Findings:
         """Attack uploads with anchor noise: queries of shape (q, h), or (D, q, h) where they carry noise of their own.
 
-        Of the latter an auditor sees what figures show. An attack that fails in a draw leaves its columns out there.
+        Queries with noise of their own are only measured by what figures show. An attack that fails in a draw leaves out its
+        columns for that draw.
         `uploaded_rows` returns the target's uploaded rows of a draw whose labels are known.
         """
         import torch
@@ -211,8 +212,8 @@ class Attacker:
     def _view(self, method: str, places: npt.NDArray[np.int64]) -> CollusionView:
         """What the audit shows an attacker before noise, if the target has the rows in these places.
 
-        Of colluder and target alone: these attacks look at nobody else's upload. Noise and alignment come draw by draw; the
-        colluder's own upload stays as it is, since its rows and map are known anyway.
+        The view holds only colluder and target, since these attacks look at nobody else's upload. Noise and alignment are
+        added draw by draw. The colluder's own upload is left as it is, since its rows and map are known anyway.
         """
         deployment, chosen = self.deployment, METHODS[method]
         of_colluder = deployment.places(COLLUDER, SPLITS)

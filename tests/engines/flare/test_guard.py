@@ -1,4 +1,4 @@
-"""What a site's guard lets in, without FLARE: messages by the way they came, requests, and apps to the byte."""
+"""A site's guard, without FLARE, admits messages by their origin, expected requests, and apps that match byte by byte."""
 
 import io
 import json

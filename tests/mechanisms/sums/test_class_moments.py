@@ -121,9 +121,9 @@ def test_rows_from_which_the_sensitivity_does_not_follow_are_refused(features: M
 
 
 def test_the_noise_on_every_class_is_its_own() -> None:
-    """400 vectors of 4 classes: variances on and off all diagonals, and no two numbers of a vector that go together.
+    """400 vectors of 4 classes have the expected variances on and off all diagonals, and no two correlated numbers.
 
-    Of 24,000 pairs of independent numbers, one has a correlation of 6 standard errors with probability 5e-5.
+    One of 24,000 pairs of independent numbers has a correlation of 6 standard errors with probability 5e-5.
     """
     layout = ClassLayout(10, 4)
     privacy = SumPrivacy(1.0, 1e-5, quorum=6, n_colluders=2, rows_per_person=3)

@@ -105,7 +105,7 @@ def test_a_study_without_labels_has_nothing_to_train_but_can_be_exported_and_del
 
 
 def test_an_engine_is_asked_for_every_long_step(tmp_path: Path) -> None:
-    """And told everything; what it says is what the analyst gets."""
+    """The engine receives every argument, and what it returns is what the analyst returns."""
     study, told = numeric_study(), Notes()
     analyst = Analyst(study, tmp_path, ANALYST, told)
     assert analyst.collect("inbox", progress=print) == "collected"

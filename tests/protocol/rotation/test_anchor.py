@@ -110,7 +110,7 @@ def test_only_the_dealer_deals(small_study):
 
 
 def test_a_second_anchor_for_the_same_study_gives_no_second_upload(small_study, good):
-    """A dealer could deal one participant two anchors, and compare."""
+    """The maker of the anchor could send a participant two anchors, and compare its uploads."""
     first, second = small_study.folder / "first.bundle", small_study.folder / "second.bundle"
     small_study.share(output=first)
     with raising(RefusedError, "the anchor file", reason="another"):

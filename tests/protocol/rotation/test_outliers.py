@@ -1,4 +1,4 @@
-"""Who does not fit the others by its anchor, and where that cannot be told."""
+"""Participants whose anchor does not fit the others', and cases in which that cannot be decided."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -63,7 +63,7 @@ def test_a_vault_is_never_overwritten(folder):
 
 
 def test_of_many_that_join_in_one_folder_at_once_one_has_the_vault(folder, at_once):
-    """Whoever is told that it joined must hold keys that the vault keeps."""
+    """Every process that reports that it joined must hold the keys that the vault keeps."""
     for attempt in range(5):
         shared = folder / f"vault-{attempt}"
 

@@ -491,7 +491,7 @@ class General:
 
     @cached_property
     def columns(self) -> list[tuple[int, int, bool, int, bool]]:
-        """Of each column: levels b, nodes (0 for none), whether it has a bubble, unit U, whether it is an outcome."""
+        """For each column: levels b, nodes (0 for none), whether it has a bubble, unit U, whether it is an outcome."""
         mechanism, label = MECHANISM | self.values["mechanism"], self.values["label"]
         merged = {mechanism["survival_time"], mechanism["survival_event"]} - {""}
         columns, missing_in_survival = [], False

@@ -77,7 +77,7 @@ def exact_sums(given: SumStudy, people: range | list[int], n: int = 30) -> np.nd
 
 
 def test_a_model_that_predicts_one_class_is_said_to_from_training_to_predictions(tmp_path: Path) -> None:
-    """All rows are alike, so that no class can be told from another."""
+    """All rows are alike, so that no model can separate the classes."""
     given = make_sum_study(tmp_path, p=3, epsilon=None, least_rows=50)
     alike = tmp_path / "alike.csv"
     alike.write_text("\n".join(["x0,x1,y", *(f"5,5,{'aabaac'[k % 6]}" for k in range(60))]) + "\n")

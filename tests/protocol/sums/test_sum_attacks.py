@@ -272,7 +272,7 @@ def test_a_limit_of_epsilon_is_kept_by_the_studys_noise_alone(epsilon: float | N
 
 
 def test_check_attacks_ones_own_sums(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows can be told from others without noise, and hardly with the study's; too few rows are not attacked."""
+    """An attack recognises rows without noise, and hardly any with the study's noise; too few rows are not attacked."""
     given = make_sum_study(folder, 2)
     participant, told = Participant(given.study, given.vaults[0]), []
     found = participant.check(given.table(0), progress=lambda *words: told.append(words[:2]))
@@ -350,7 +350,7 @@ def test_each_row_is_kept_with_the_public_probability_whatever_the_others_are(fo
 
 
 def test_places_between_nodes_are_rounded_by_draws_that_nobody_knows(folder: Path) -> None:
-    """Of one table, two participants share sums that differ by how their numbers were rounded."""
+    """Two participants who share sums over the same table share different sums, because numbers are rounded at random."""
     given = make_sum_study(folder, p=2, epsilon=None, least_rows=5000, questions=("model", "tables"))
     for i in (0, 1):
         given.share(i, data=given.table(0, 5000))

@@ -1,4 +1,4 @@
-"""How a participant's own table could be read as the study's, where it differs, and what a person is told of that."""
+"""Suggests how to read a participant's table where it differs from the study's, and puts the suggestion in words."""
 
 from __future__ import annotations
 

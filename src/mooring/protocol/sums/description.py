@@ -186,9 +186,9 @@ def _state_terms(study: Study, guarantee: dict[str, str]) -> Terms:
 
 
 def list_sums(settings: SumSettings, layout: SumLayouts) -> Rows:
-    """Return a table of what a participant adds up: which sums, how many numbers, and what each gets of the budget.
+    """Return a table of what a participant adds up: which sums, how many numbers, and the share of the budget of each.
 
-    Of the general total, the shares of the constant and of the columns sum to one, and the noise of a product of two columns
+    In the general total, the shares of the constant and of the columns sum to one, and the noise of a product of two columns
     falls with the product of their shares.
     """
     headings = ("sums", "numbers", "weight", "share of the budget")

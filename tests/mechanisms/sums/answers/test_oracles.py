@@ -97,7 +97,7 @@ def test_an_answer_keeps_its_contract(ask: Any, oracle: Any) -> None:
 
 
 def test_the_log_rank_test_rejects_groups_of_the_same_survival_in_seven_percent_of_draws_at_most() -> None:
-    """Of 300 draws, a test of level 5 % rejects more than 28 with a chance of 0.1 %, and one of 14 % in 98 % of cases."""
+    """A test of level 5 % rejects more than 28 of 300 draws with probability 0.1 %, and one of level 14 % with 98 %."""
     assert measure_false_alarms(n_draws=300, epsilon=1.0, n_rows=4_000) <= 28 / 300
 
 

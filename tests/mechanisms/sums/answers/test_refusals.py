@@ -70,7 +70,7 @@ def sum_counts(counts: dict[str, dict[tuple[int, int], int]]) -> PairwiseTotal:
 
 
 def test_a_log_rank_test_of_a_life_table_ignores_that_groups_are_censored_at_different_rates() -> None:
-    """Of rows that are censored halfway through an interval, half as many have the event as of the others."""
+    """Rows that are censored halfway through an interval have the event half as often as the others."""
     arms = {
         "a": {(5, 1): 400, (15, 1): 120, (90, 0): 480},
         "b": {(5, 1): 300, (5, 0): 500, (15, 1): 40, (90, 0): 160},
