@@ -11,7 +11,7 @@
 #   make dist     sdist and wheel, in dist/; the same commit gives the same bytes
 #   make release-notes   the changelog's section of the current version; VERSION=0.2.0 for an earlier one
 #   make kit      dist/kit: mooring and all it needs, hashed, for a machine without network; KIT='--platform win_amd64 ...'
-#   make mutants  random mutants of the core against its tests, SEED=… COUNT=200 SECONDS=3600
+#   make mutants  random mutants of the core against its tests, SEED=… COUNT=200 SECONDS=7200
 #   make bench    speed and quality as ratios in one run, batches against one at a time among them; prints tables,
 #                 writes benchmarks/results/*.json (make docs turns these into docs/benchmarks.md)
 
@@ -75,7 +75,7 @@ fuzz: .venv/.fuzz
 	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),600)
 
 mutants: .venv/.dev
-	$(BIN)/python -m tests.mutants --seed $(or $(SEED),1) --count $(or $(COUNT),200) --seconds $(or $(SECONDS),3600)
+	$(BIN)/python -m tests.mutants --seed $(or $(SEED),1) --count $(or $(COUNT),200) --seconds $(or $(SECONDS),7200)
 
 bench: .venv/.bench
 	$(BIN)/python -m benchmarks.run

@@ -1,11 +1,11 @@
 """`make mutants`: random mutants of the core modules, each against the tests that run its line; which ones nobody notices.
 
 A mutant changes one operator, constant or guard of one module. All of the sample are built into one copy of the sources,
-each behind a switch that is off, and each file of tests runs against this copy once, as it is. A test that reaches a switch
-is run again with that switch on, in a fork of the process as it was before the test. The mutant is killed if the test fails
-then, and passes in another fork with all switches off. What no fork noticed runs against whole files that reach it, each in
-a new process: there the change is on while modules are imported and while fixtures are made. Which survivors are equivalent
-to the original is judged by people, in the file of results. An interrupted run goes on where it stopped.
+each behind a switch that is off. The whole suite runs against this copy once and notes which tests reach which switch. Then
+each mutant is switched on, in a new process, for the tests that reach it, the quickest first: it is killed if one of them
+fails, or takes far longer than without it. A mutant that is reached while a module is imported, or while the fixture of
+another test is made, runs against the tests that reach any function of its module. Which survivors are equivalent to the
+original is judged by people, in the file of results. An interrupted run goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -16,34 +16,28 @@ import json
 import multiprocessing
 import os
 import random
-import re
-import resource
 import shutil
 import signal
 import sys
 import tempfile
-import threading
 import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from _pytest.runner import runtestprotocol
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "mutants.json"
 PACKAGES = ("mechanisms", "alignment", "attacks", "metrics", "audit", "protocol")
 ASIDE = ("architecture", "distributed", "installation", "studies")  # folders of tests that run no line of the core
 FORKS = multiprocessing.get_context("forkserver")
-LOADED = (  # in the process that is forked for each run of tests: what most tests import, and nothing of mooring
-    "pytest", "hypothesis", "pandas", "scipy.stats", "scipy.optimize", "scipy.signal", "sklearn.ensemble",
-    "sklearn.pipeline", "sklearn.linear_model", "sklearn.svm", "pyarrow.parquet", "onnxruntime", "typer", "jinja2", "fsspec",
-    "dp_accounting.rdp",
+LOADED = (  # in the process that is forked for each run of pytest: what most tests import, and nothing of mooring
+    "pytest", "hypothesis", "pandas", "scipy.stats", "scipy.optimize", "sklearn.ensemble", "sklearn.linear_model",
+    "sklearn.pipeline", "pyarrow.parquet", "typer", "jinja2", "fsspec", "dp_accounting.rdp",
 )  # fmt: skip
 SWITCH = '''
 """Which mutant is switched on, and which ones were reached."""
@@ -177,317 +171,198 @@ def build_in(source: str, indices: dict[int, int], module: str) -> str:
     return ast.unparse(ast.fix_missing_locations(tree))
 
 
-def _run_pytest(place: Path, arguments: list[str], plugin: Any, mutant: int, output: Path) -> None:
-    """Run pytest against the copy of the sources in a process of its own, and write what the plugin noted."""
+class Reached:
+    """A pytest plugin that writes down which switches each test reached, and which tests fail while all are off.
+
+    Parameters
+    ----------
+    folder : Path
+        For one file a process: xdist runs several.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / f"{os.getpid()}.jsonl"
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Note what one test reaches, with the fixtures that are made for it."""
+        import mutant_switch  # type: ignore[import-not-found]  # of the copy of the sources
+
+        mutant_switch.reached.clear()
+        self._failed, began = False, time.process_time()
+        result = yield
+        seconds = time.process_time() - began
+        line = {"test": item.nodeid, "seconds": seconds, "failed": self._failed, "reached": list(mutant_switch.reached)}
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        return result
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note that a test failed."""
+        self._failed |= report.failed
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Note what tests reach, in a run of pytest that has this module as a plugin."""
+    if folder := os.environ.get("MUTANTS_REACHED"):
+        config.pluginmanager.register(Reached(Path(folder)))
+
+
+@dataclass(frozen=True)
+class TimedTest:
+    """One test of the suite.
+
+    Parameters
+    ----------
+    name : str
+    seconds : float
+        Of the processor, with the fixtures that were made for it.
+    reached : frozenset of int and str
+        The numbers of mutants whose switch it reached, and the modules of which it called a function.
+    """
+
+    name: str
+    seconds: float
+    reached: frozenset[int | str]
+
+
+@dataclass
+class Sample:
+    """A sample of mutants, the copy of the sources that they are built into, and what became of them so far.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the copy, of what the tests reached, and of what an interrupted run left.
+    mutants : list of Mutant
+    """
+
+    folder: Path
+    mutants: list[Mutant]
+    outcomes: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def read_progress(self) -> bool:
+        """Read what an interrupted run left; return whether it had begun with the same sample."""
+        begun, drawn = self.folder / "sample.json", [asdict(mutant) for mutant in self.mutants]
+        if not begun.exists() or json.loads(begun.read_text(encoding="utf-8")) != drawn:
+            return False
+        progress = self.folder / "outcomes.jsonl"
+        for line in progress.read_text(encoding="utf-8").splitlines() if progress.exists() else ():
+            outcome = json.loads(line)
+            self.outcomes[outcome.pop("number")] = outcome
+        return True
+
+    def begin(self) -> None:
+        """Write the copy of the sources."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        (self.folder / "reached").mkdir(parents=True)
+        copy_sources(self.folder / "src", self.mutants)
+        drawn = [asdict(mutant) for mutant in self.mutants]
+        (self.folder / "sample.json").write_text(json.dumps(drawn), encoding="utf-8")
+
+    def run_pytest(
+        self, arguments: list[str], reached: Path, *, mutant: int = -1, limit: float | None = None
+    ) -> int | None:
+        """Run pytest against the copy of the sources; return how it ended, and None beyond the limit in seconds."""
+        paths = [str(self.folder / "src"), str(ROOT / "studies"), str(ROOT)]
+        variables = {"PYTHONPATH": os.pathsep.join(paths), "MUTANT": str(mutant), "MUTANTS_REACHED": str(reached)}
+        process = FORKS.Process(target=_run_pytest, args=(arguments, variables))
+        process.start()
+        process.join(limit)
+        if process.exitcode is None:
+            os.killpg(process.pid or 0, signal.SIGKILL)
+            process.join()
+            return None
+        return process.exitcode
+
+    def map_tests(self, processes: int) -> None:
+        """Run the suite once with all switches off, and write what each test reaches."""
+        files = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "tests").rglob("test_*.py"))]
+        core = [name for name in files if name.split("/")[1] not in ASIDE]
+        self.run_pytest(["--numprocesses", str(processes), "--dist", "loadfile", *core], self.folder / "reached")
+        (self.folder / "mapped").touch()
+
+    def try_mutant(self, number: int, tests: list[TimedTest], limit: float) -> None:
+        """Run the tests that reach one mutant with it switched on, until one fails, and write what became of it."""
+        reaching = [test for test in tests if number in test.reached]
+        near = reaching or [test for test in tests if self.mutants[number].module in test.reached]
+        n_tried, killer = 0, ""
+        for batch in split_batches(near, limit):
+            n_tried += len(batch)
+            killer = self.find_killer(number, batch)
+            if killer:
+                break
+        outcome = {"outcome": "killed" if killer else "survived", "by": killer, "tests": n_tried, "reaching": len(near)}
+        self.outcomes[number] = outcome
+        with (self.folder / "outcomes.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"number": number} | outcome) + "\n")
+        mutant = self.mutants[number]
+        print(f"{outcome['outcome']}  {mutant.module}:{mutant.line}  {mutant.change}  {outcome}", flush=True)
+
+    def find_killer(self, number: int, batch: list[TimedTest]) -> str:
+        """The test of a batch that fails with a mutant, and passes alone without it; '' if there is none."""
+        left = batch
+        while left:
+            with tempfile.TemporaryDirectory() as folder:
+                limit = 180 + 10 * sum(test.seconds for test in left)
+                names = [test.name for test in left]
+                code = self.run_pytest(["-x", *names], Path(folder), mutant=number, limit=limit)
+                if code == pytest.ExitCode.OK:
+                    return ""
+                failing = [test.name for test in read_tests(Path(folder), failed=True)]
+                if not failing:  # the tests could not be imported, or took too long: do they without the mutant?
+                    good = self.run_pytest(["-x", *names], Path(folder), limit=limit) == pytest.ExitCode.OK
+                    return f"{'a limit of time' if code is None else 'an import'}" if good else ""
+                if self.run_pytest(failing[:1], Path(folder)) == pytest.ExitCode.OK:
+                    return failing[0]
+                left = [test for test in left if test.name != failing[0]]
+        return ""
+
+
+def _run_pytest(arguments: list[str], variables: dict[str, str]) -> None:
+    """Run pytest in this process, which has loaded nothing of mooring, and end it with pytest's exit code."""
     os.setpgid(0, 0)
     os.chdir(ROOT)
-    paths = [str(place), str(ROOT / "studies"), str(ROOT)]
+    os.environ |= variables
+    paths = variables["PYTHONPATH"].split(os.pathsep)
     sys.path[:] = paths + [path for path in sys.path if path not in ("", str(ROOT / "src"), *paths)]
-    sys.pycache_prefix = str(place.parent / "bytecode")
-    os.environ |= {"PYTHONPATH": os.pathsep.join(paths), "PYTHONPYCACHEPREFIX": sys.pycache_prefix}
-    os.environ |= {"MUTANT": str(mutant), "STRICT_RECORDS": "1"}
     silence = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(silence, stream)
-    options = ["-q", "-p", "no:cacheprovider", "--tb=no", "--assert=plain", "--capture=sys"]
-    with tempfile.TemporaryDirectory(dir=place.parent) as folder:
-        pytest.main([*options, f"--basetemp={folder}/tests", *arguments], plugins=[plugin])
-    output.write_text(json.dumps(plugin.noted()), encoding="utf-8")
+    options = ["-q", "-p", "no:cacheprovider", "-p", "tests.mutants", "--tb=no", "--assert=plain"]
+    sys.exit(pytest.main([*options, *arguments]))
 
 
-def run_pytest(place: Path, arguments: list[str], plugin: Any, *, mutant: int = -1, limit: float | None = None) -> Any:
-    """Run pytest in a fork of a process that has loaded other projects' modules.
+def read_tests(folder: Path, *, failed: bool) -> list[TimedTest]:
+    """The tests that a run of pytest noted in a folder as passing or as failing, the quickest first."""
+    lines = [
+        json.loads(line) for path in folder.glob("*.jsonl") for line in path.read_text(encoding="utf-8").splitlines()
+    ]
+    tests = [
+        TimedTest(line["test"], line["seconds"], frozenset(line["reached"]))
+        for line in lines
+        if line["failed"] == failed
+    ]
+    return sorted(tests, key=lambda test: test.seconds)
 
-    Returns what the plugin noted; None if the process took longer than the limit, or ended otherwise.
+
+def split_batches(tests: list[TimedTest], limit: float, first: float = 10.0) -> Iterator[list[TimedTest]]:
+    """Split tests into batches, each of some four times the seconds of the one before, up to a limit in all.
+
+    A test that takes longer than the limit alone is in the last batch if there is no other.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder) / "noted.json"
-        process = FORKS.Process(target=_run_pytest, args=(place, arguments, plugin, mutant, output))
-        process.start()
-        process.join(limit)
-        if process.is_alive():
-            os.killpg(process.pid or 0, signal.SIGKILL)
-            process.join()
-        return json.loads(output.read_text(encoding="utf-8")) if output.exists() else None
-
-
-class Trial:
-    """A pytest plugin that runs each test of a file as it is, and then again with the mutants that it reached.
-
-    A mutant meets the quickest tests first. Until then each test has a snapshot of the process as it was before it.
-
-    Parameters
-    ----------
-    alive : list of int
-        The mutants that nobody has noticed so far.
-    """
-
-    def __init__(self, alive: list[int]) -> None:
-        self._reached: set[int | str] = set()
-        self._killed: dict[int, str] = {}
-        self._alive, self._n_tried = alive, dict.fromkeys(alive, 0)
-        self._failing: list[str] = []
-        self._trials: list[tuple[float, str, Snapshot, set[int | str]]] = []
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Make the folder of temporary files now: a snapshot without it would make it again."""
-        session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-        import mutant_switch  # type: ignore[import-not-found]  # of the copy of the sources
-
-        self._reached |= mutant_switch.reached  # on import, or by fixtures that end
-        mutant_switch.reached.clear()
-        snapshot, began = Snapshot(item), time.process_time()
-        reports = runtestprotocol(item, log=False, nextitem=nextitem or Sibling(item))  # type: ignore[arg-type]
-        seconds = time.process_time() - began
-        self._reached |= mutant_switch.reached
-        self._trials.append((seconds, item.nodeid, snapshot, set(mutant_switch.reached)))
-        if any(report.failed for report in reports):
-            self._failing.append(item.nodeid)
-        if nextitem is None:
-            self._try_mutants()
-            item.session._setupstate.teardown_exact(None)
-        return True
-
-    def _try_mutants(self) -> None:
-        """Run the tests again, while the files of their fixtures are still there."""
-        unsuited = set(self._failing)
-        for k in self._alive:
-            for seconds, name, snapshot, reached in sorted(self._trials, key=lambda trial: trial[0]):
-                if k not in reached or name in unsuited:
-                    continue
-                self._n_tried[k] += 1
-                limit = 10 + round(10 * seconds)
-                if snapshot.fails(k, limit):
-                    if snapshot.fails(-1, limit) is False:
-                        self._killed[k] = name
-                        break
-                    unsuited.add(name)
-        for *_, snapshot, _ in self._trials:
-            snapshot.close()
-        for *_, snapshot, _ in self._trials:
-            snapshot.wait()
-
-    def noted(self) -> dict[str, Any]:
-        """Return what became of the mutants, what was reached, and which tests fail without a change."""
-        reached = sorted(k for k in self._reached if isinstance(k, int))
-        modules = sorted(name for name in self._reached if isinstance(name, str))
-        noted = {"killed": self._killed, "reached": reached, "modules": modules}
-        seconds = sum(spent for spent, *_ in self._trials)
-        return noted | {"seconds": seconds, "tried": self._n_tried, "failing": self._failing}
-
-
-class Snapshot:
-    """A fork of this process that waits, and runs a test in forks of itself when it is asked to."""
-
-    def __init__(self, item: pytest.Item) -> None:
-        asked, self._asking = os.pipe()
-        self._answers, answering = os.pipe()
-        self._process = _fork()
-        if self._process:
-            os.close(asked)
-            os.close(answering)
-            return
-        os.close(self._asking)
-        while request := os.read(asked, 64):
-            mutant, limit = json.loads(request)
-            os.write(answering, _run_in_fork(lambda k=mutant: _run_with(item, k), limit))
-        os._exit(0)
-
-    def fails(self, mutant: int, limit: int) -> bool | None:
-        """Return whether the test fails with a mutant, or as it is for -1; None beyond a limit of processor seconds."""
-        os.write(self._asking, json.dumps([mutant, limit]).encode())
-        return {b"0": False, b"1": True}.get(os.read(self._answers, 1))
-
-    def close(self) -> None:
-        """Let the fork end, once all forks that came after it have ended."""
-        os.close(self._asking)
-        os.close(self._answers)
-
-    def wait(self) -> None:
-        """Wait for that."""
-        os.waitpid(self._process, 0)
-
-
-class Sibling:
-    """Another test of the same file as a test: where it comes next, the file's fixtures are not ended.
-
-    Parameters
-    ----------
-    item : pytest.Item
-    """
-
-    def __init__(self, item: pytest.Item) -> None:
-        self._item = item
-
-    def listchain(self) -> list[Any]:
-        """Return what pytest asks for: the nodes that are still needed."""
-        return [*self._item.listchain()[:-1], self]
-
-
-def _fork() -> int:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
-        return os.fork()
-
-
-def _run_in_fork(action: Callable[[], bool], limit: int) -> bytes:
-    """Return 0 if an action in a fork returns true, 1 if not or if it ends the process, 2 beyond the limit.
-
-    The limit is in seconds of the processor, so that it is the same on a busy machine; one that only waits has longer.
-    """
-    process = _fork()
-    if not process:
-        os.setpgid(0, 0)
-        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
-        good = False
-        try:
-            good = action()
-        finally:
-            os._exit(0 if good else 1)
-    end = time.monotonic() + 20 * limit
-    while True:
-        ended, status = os.waitpid(process, os.WNOHANG)
-        if ended and os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL):
-            return b"2"
-        if ended:
-            return b"1" if status else b"0"
-        if time.monotonic() > end:
-            os.killpg(process, signal.SIGKILL)
-        time.sleep(0.004)
-
-
-def _run_with(item: pytest.Item, mutant: int) -> bool:
-    """Return whether a test passes with a mutant."""
-    import mutant_switch
-
-    mutant_switch.active = mutant
-    os.environ["MUTANT"] = str(mutant)  # of processes that the test starts
-    reports = runtestprotocol(item, log=False, nextitem=Sibling(item))  # type: ignore[arg-type]
-    return not any(report.failed for report in reports)
-
-
-class Failures:
-    """A pytest plugin that notes which tests failed, and which files of tests could not be read."""
-
-    def __init__(self) -> None:
-        self._failed: list[str] = []
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed:
-            self._failed.append(report.nodeid)
-
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.failed:
-            self._failed.append(report.nodeid)
-
-    def noted(self) -> list[str]:
-        """Return their names."""
-        return self._failed
-
-
-class Run:
-    """One sample of mutants, what became of them so far, and what each file of tests reached.
-
-    Parameters
-    ----------
-    chosen : list of Mutant
-    seed : int
-    progress : Path
-        What an interrupted run left; it is used if it is of the same sample.
-    """
-
-    def __init__(self, chosen: list[Mutant], seed: int, progress: Path) -> None:
-        self.chosen, self.seed, self._progress = chosen, seed, progress
-        self.files: dict[str, Any] = {}
-        self._lock = threading.Lock()
-        self.again: list[list[Any]] = []
-        """Each number of a mutant and file of tests that ran in a new process, which test failed there, and its seconds."""
-        named = [[mutant.module, mutant.index, mutant.change] for mutant in chosen]
-        if progress.exists():
-            kept = json.loads(progress.read_text(encoding="utf-8"))
-            if kept["sample"] == named:
-                self.files, self.again = kept["files"], kept["again"]
-        self._named = named
-
-    def write(self, output: Path) -> None:
-        """Write the progress and the results."""
-        with self._lock:
-            kept = {"sample": self._named, "files": self.files, "again": self.again}
-            self._progress.parent.mkdir(parents=True, exist_ok=True)
-            self._progress.write_text(json.dumps(kept, indent=1), encoding="utf-8")
-            killers = self.killers()
-            results = [
-                {"module": mutant.module, "line": mutant.line, "change": mutant.change}
-                | {"outcome": "killed" if k in killers else "survived", "by": killers.get(k, "")}
-                | {"tests": sum(file["tried"].get(str(k), 0) for file in list(self.files.values()))}
-                | {"files": sum(number == k for number, *_ in self.again)}
-                for k, mutant in enumerate(self.chosen)
-            ]
-            content = {"date": datetime.now(UTC).date().isoformat(), "seed": self.seed, "mutants": results}
-            output.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-    def killers(self) -> dict[int, str]:
-        """The test that noticed each mutant that was noticed."""
-        by_fork = {int(k): test for file in list(self.files.values()) for k, test in file["killed"].items()}
-        return {k: test for k, _, test, _ in self.again if test} | by_fork
-
-    def alive(self) -> list[int]:
-        """The mutants that nobody has noticed so far."""
-        killers = self.killers()
-        return [k for k in range(len(self.chosen)) if k not in killers]
-
-    def left(self, k: int) -> list[str]:
-        """The files of tests that reach a mutant and have not been run with it from the beginning, the nearest first."""
-        mutant, done = self.chosen[k], {name for number, name, *_ in self.again if number == k}
-        has_functions = any(mutant.module in file["modules"] for file in self.files.values())
-        near = [
-            name
-            for name, file in self.files.items()
-            if name not in done and k in file["reached"] and (mutant.module in file["modules"] or not has_functions)
-        ]
-        return sorted(near, key=lambda name: (len(self.files[name]["modules"]), self.files[name]["seconds"]))
-
-
-class Queue:
-    """Files of tests that have not run, of which those come first that name what the living mutants' modules define.
-
-    Parameters
-    ----------
-    run : Run
-    """
-
-    def __init__(self, run: Run) -> None:
-        self._run, self._lock = run, threading.Lock()
-        paths = sorted(path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py"))
-        names = [path.as_posix() for path in paths if path.parts[1] not in ASIDE]
-        words = {name: set(re.findall(r"\w+", (ROOT / name).read_text(encoding="utf-8"))) for name in names}
-        defined = [defined_in(mutant.module) for mutant in run.chosen]
-        self._near = [[name for name in names if words[name] & of_module] for of_module in defined]
-        self._left = [name for name in names if name not in run.files]
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over what is left; several threads may do so."""
-        while True:
-            with self._lock:
-                if not self._left:
-                    return
-                worth = dict.fromkeys(self._left, 0.0)
-                for k in self._run.alive():
-                    for name in self._near[k]:
-                        if name in worth:
-                            worth[name] += 1 / len(self._near[k])
-                name = max(self._left, key=lambda name: worth[name])
-                self._left.remove(name)
-            yield name
-
-
-def defined_in(module: str) -> set[str]:
-    """The names of a module's functions and classes, and its own."""
-    tree = ast.parse((ROOT / "src" / "mooring" / module).read_text(encoding="utf-8"))
-    return {part.name for part in tree.body if isinstance(part, ast.FunctionDef | ast.ClassDef)} | {Path(module).stem}
+    batch: list[TimedTest] = []
+    in_batch, in_all = 0.0, 0.0
+    for test in tests:
+        if in_all and in_all + test.seconds > limit:
+            break
+        batch.append(test)
+        in_batch, in_all = in_batch + test.seconds, in_all + test.seconds
+        if in_batch > first:
+            yield batch
+            batch, in_batch, first = [], 0.0, 4 * first
+    if batch:
+        yield batch
 
 
 def main() -> None:
@@ -495,54 +370,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Which mutants of the core modules do the tests notice?")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1, help="one that was not used before")
-    parser.add_argument("--seconds", type=int, default=3600, help="no file of tests is started after that")
-    parser.add_argument(
-        "--limit", type=int, default=600, help="seconds of whole files for a mutant that no fork noticed"
-    )
+    parser.add_argument("--seconds", type=int, default=7200, help="no mutant is tried after that")
+    parser.add_argument("--limit", type=float, default=300, help="processor seconds of tests for one mutant")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--output", type=Path, default=RESULTS)
     given = parser.parse_args()
     end = time.monotonic() + given.seconds
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     FORKS.set_forkserver_preload(list(LOADED))
-    chosen = sample_mutants(given.count, given.seed)
-    run = Run(chosen, given.seed, ROOT / "build" / f"mutants-{given.seed}.json")
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.processes) as threads:
-        place = Path(folder) / "src"
-        copy_sources(place, chosen)
+    sample = Sample(ROOT / "build" / f"mutants-{given.seed}", sample_mutants(given.count, given.seed))
+    if not sample.read_progress():
+        sample.begin()
+    if not (sample.folder / "mapped").exists():
+        sample.map_tests(given.processes)
+    tests = read_tests(sample.folder / "reached", failed=False)
+    print(f"{len(tests)} tests pass with all mutants off.", flush=True)
 
-        def try_files(queue: Queue) -> None:
-            for name in queue:
-                if time.monotonic() > end:
-                    return
-                noted = run_pytest(place, [name], Trial(run.alive()))
-                if noted is None:
-                    print(f"{name}: pytest ended", flush=True)
-                    continue
-                run.files[name] = noted
-                n_killed, n_failing = len(noted["killed"]), len(noted["failing"])
-                print(f"{name}: {n_killed} killed, {n_failing} fail anyway, {len(run.alive())} left", flush=True)
-                run.write(given.output)
+    def try_in_time(number: int) -> None:
+        if time.monotonic() < end:
+            sample.try_mutant(number, tests, given.limit)
 
-        def try_again(k: int) -> None:
-            for name in run.left(k):
-                seconds = sum(spent for number, *_, spent in run.again if number == k)
-                if time.monotonic() > end or seconds > given.limit:
-                    return
-                began = time.monotonic()
-                options = [f"--deselect={test}" for test in run.files[name]["failing"]]
-                failed = run_pytest(place, [name, "-x", *options], Failures(), mutant=k, limit=given.limit)
-                run.again.append([k, name, failed[0] if failed else "", time.monotonic() - began])
-                if failed:
-                    return
-
-        list(threads.map(try_files, [Queue(run)] * given.processes))
-        for _ in threads.map(try_again, run.alive()):
-            run.write(given.output)
-    alive = run.alive()
-    for k in alive:
-        print(f"survived  {chosen[k].module}:{chosen[k].line}  {chosen[k].change}")
-    print(f"{len(chosen) - len(alive)} of {len(chosen)} mutants were killed.")
+    with ThreadPoolExecutor(given.processes) as threads:
+        list(threads.map(try_in_time, [k for k in range(len(sample.mutants)) if k not in sample.outcomes]))
+    results = [
+        {"module": mutant.module, "line": mutant.line, "change": mutant.change} | sample.outcomes[k]
+        for k, mutant in enumerate(sample.mutants)
+        if k in sample.outcomes
+    ]
+    content = {"date": datetime.now(UTC).date().isoformat(), "seed": given.seed, "mutants": results}
+    given.output.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    n_killed = sum(result["outcome"] == "killed" for result in results)
+    print(f"{n_killed} of {len(results)} mutants were killed.")
 
 
 if __name__ == "__main__":

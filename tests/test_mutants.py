@@ -2,15 +2,13 @@
 
 import ast
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from tests.mutants import ROOT, SWITCH, build_in
+from tests.mutants import SWITCH, Sample, TimedTest, build_in, split_batches
 
 SOURCE = '''"""A module."""
 
@@ -57,87 +55,31 @@ def test_one_change_is_switched_on_and_the_rest_of_the_module_is_as_it_was(
     assert switch.reached == {0, 1, 2, "module.py"} - ({1} if active == "2" else set())
 
 
-TOY = """
-import os
-
-import pytest
-
-import mutant_switch
-
-MAIN = os.getpid()
+def test_batches_hold_the_quickest_tests_up_to_the_limit() -> None:
+    tests = [TimedTest(str(k), seconds, frozenset()) for k, seconds in enumerate([1.0, 2.0, 9.0, 20.0, 30.0, 400.0])]
+    batches = [[test.name for test in batch] for batch in split_batches(tests, limit=100)]
+    assert batches == [["0", "1", "2"], ["3", "4"]]
+    assert list(split_batches(tests[-1:], limit=100)) == [tests[-1:]]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("shared")
+class SampleWithoutPytest(Sample):
+    """A sample whose runs of pytest end as a table says: for each test, with which mutants it fails."""
+
+    def __init__(self, folder: Path, failing: dict[str, set[int]]) -> None:
+        super().__init__(folder, [])
+        self.failing = failing
+
+    def run_pytest(self, arguments: list[str], reached: Path, *, mutant: int = -1, limit: float | None = None) -> int:
+        for name in arguments:
+            if mutant in self.failing.get(name, set()):
+                line = {"test": name, "seconds": 0.1, "failed": True, "reached": []}
+                (reached / "1.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+                return pytest.ExitCode.TESTS_FAILED
+        return pytest.ExitCode.OK
 
 
-def half(n):
-    return n / 3 if mutant_switch.changed(0) else n / 2
-
-
-def double(n):
-    return n * 3 if mutant_switch.changed(1) else n * 2
-
-
-def greet():
-    return "oh" if mutant_switch.changed(2) else "hi"
-
-
-def laugh():
-    return "hoho" if mutant_switch.changed(3) else "haha"
-
-
-def test_that_makes_a_file(folder):
-    assert half(4) == 2
-    assert len(greet()) == 2
-    if os.getpid() == MAIN:  # what forks do in folders of their own leaves this file where it is
-        (folder / "greeting").write_text("hi")
-
-
-def test_of_half():
-    assert half(4) == 2
-    assert len(laugh()) == 4
-
-
-def test_that_a_fork_does_not_suit():
-    assert double(0) == 0
-    assert os.getpid() == MAIN
-
-
-def test_that_takes_long(folder):
-    for _ in range(3 * 10**6):
-        pass
-    assert half(4) == 2
-    assert greet() == (folder / "greeting").read_text()
-
-
-def test_that_fails_anyway():
-    assert not laugh()
-"""
-
-
-@pytest.mark.posix
-def test_a_mutant_is_killed_by_the_quickest_test_that_fails_with_it_alone(tmp_path: Path) -> None:
-    (tmp_path / "test_toy.py").write_text(TOY, encoding="utf-8")
-    (tmp_path / "mutant_switch.py").write_text(SWITCH, encoding="utf-8")
-    program = (
-        "import json, sys, pytest; from tests.mutants import Trial; trial = Trial([0, 1, 2, 3]); "
-        "pytest.main(['-q', '-p', 'no:cacheprovider', '-c', '/dev/null', '--basetemp=made', 'test_toy.py'], [trial]); "
-        "print(json.dumps(trial.noted()))"
-    )
-    paths = os.pathsep.join([str(tmp_path), str(ROOT)])
-    ran = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": paths},
-        capture_output=True,
-        check=True,
-    )
-    noted = json.loads(ran.stdout.splitlines()[-1])
-    quick = {"test_toy.py::test_that_makes_a_file", "test_toy.py::test_of_half"}
-    assert noted["killed"].pop("0") in quick
-    assert noted["killed"] == {"2": "test_toy.py::test_that_takes_long"}
-    assert noted["tried"] == {"0": 1, "1": 1, "2": 2, "3": 1}
-    assert noted["reached"] == [0, 1, 2, 3]
-    assert noted["failing"] == ["test_toy.py::test_that_fails_anyway"]
+def test_a_mutant_is_killed_by_a_test_that_fails_with_it_and_passes_alone_without_it(tmp_path: Path) -> None:
+    tests = [TimedTest(name, 0.1, frozenset()) for name in ("fails alone", "notices 1", "notices nothing")]
+    sample = SampleWithoutPytest(tmp_path, {"fails alone": {-1, 0, 1}, "notices 1": {1}})
+    assert sample.find_killer(1, tests) == "notices 1"
+    assert sample.find_killer(0, tests) == ""
