@@ -20,7 +20,6 @@ ELSEWHERE = {"extend", "flare"}
 PROGRAM: Any = typer.main.get_command(app)
 NEEDS_IMAGES = "pack_faces"
 PRINTED = {
-    "get-started": r"print\(.*?\)\s+# (.*)",
     "attacks": r"^    # (.*)",
     "methods": r"print\(.*?\)\s+# (.*)",
 }
@@ -95,10 +94,3 @@ def test_commands_are_found_in_blocks_and_in_sentences() -> None:
     text = "    mooring share a.csv \\\n      --labels  # x\n\n`mooring plan\n--limit x`\n```sh\nmooring train | cat\n```\n"
     assert [*commands_in_blocks(text)] == [["train"], ["share", "a.csv", "--labels"]]
     assert [*commands_in_sentences(text)] == [["plan", "--limit", "x"]]
-
-
-def test_every_file_the_readme_names_exists() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    named = re.findall(r"\]\(([^)]+)\)", text) + re.findall(r"`((?:src|tests|benchmarks)/[^`]*)`", text)
-    assert len(named) > 15
-    assert [name for name in named if not (ROOT / name).exists()] == []
