@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.distributed import GROUP, N_ANCHOR_ROWS, N_COMPONENTS
+from benchmarks.distributed import N_ANCHOR_ROWS, N_COMPONENTS
 from benchmarks.machine import describe_machine
 
 PAGE = Path(__file__).parent.parent / "docs" / "dask.md"
@@ -75,8 +75,8 @@ def costs(result: dict[str, Any]) -> str:
         f"Measured on {result['date']} ({result['machine']['processor']}, {result['machine']['cores']} cores): one "
         f"worker verifies, maps and writes {found['rows_a_second_a_worker']:,.0f} rows a second; one step of one "
         f"participant takes {1e3 * constants['step_seconds']:.1f} ms; a task, {1e3 * constants['task_seconds']:.1f} ms.\n",
-        f"For p = 10⁵ participants with N = 10⁹ rows in all, h = 100, r = 400, W = {WORKERS} workers, and storage that "
-        f"gives {STORAGE / 1e9:.0f} GB a second to all of them together:\n",
+        f"For p = 10⁵ participants with N = 10⁹ rows in all, h = 100, r = 400, W = {WORKERS} workers, and shared storage of "
+        f"{STORAGE / 1e9:.0f} GB a second:\n",
         "| what | how it grows | here |",
         "|---|---|---|",
         f"| memory of a worker | 8 p r h / W, and one block | {found['worker_memory'] / 1e9:.1f} GB |",
@@ -86,11 +86,8 @@ def costs(result: dict[str, Any]) -> str:
         f"{found['client_memory_anchors_here'] / 1e9:.0f} GB |",
         f"| bundles read | 3 × 4 (N (h + 1) + p r h) | {found['read'] / 1e12:.1f} TB |",
         f"| matrix written | 4 N (h + 1) | {found['written'] / 1e12:.1f} TB |",
-        f"| maps sent out | 8 p h² | {found['maps_sent'] / 1e9:.0f} GB |",
-        f"| sums sent, all steps | 8 r h a group of participants and step | {found['sums_sent'] / 1e9:.1f} GB |",
         *(f"| time: {name} | | {_time(seconds)} |" for name, seconds in times.items()),
-        f"\n**The bottleneck is {slowest}**; next comes "
-        f"{sorted(times, key=lambda name: times[name])[-2]}. In memory it is the client's, which holds everybody's map.\n",
+        f"\n**The bottleneck is {slowest}**, and in memory the client, which holds everybody's map.\n",
     ]
     return "\n".join(lines)
 
@@ -123,8 +120,6 @@ def cost(result: dict[str, Any], *, n_rows: float, p: float, workers: int, stora
         "client_memory_anchors_here": 8 * p * r * h + 2 * 8 * p * h * h,
         "read": read,
         "written": wrote,
-        "maps_sent": 8 * p * h * h,
-        "sums_sent": iterations * (p / max(1, min(GROUP, 2**25 // (8 * r * h)))) * 8 * r * h,
         "mapping_seconds": n_rows / rate / workers,
         "aligning_seconds": iterations * p * steps / workers,
         "tasks_seconds": 1.1 * p * task,  # one to map each bundle, one to verify some sixteen
