@@ -185,51 +185,50 @@ def run_table() -> Iterator[Cell]:
 
 
 def render(cells: Sequence[Cell], machine: str) -> str:
-    """Return the page: the bound that was measured first, then the table."""
+    """Return the page: the largest loss first, then a table of attacks and numbers of rows."""
     above = [cell for cell in cells if cell.loss > cell.allowed]
     many = [cell for cell in cells if cell.rows_uploaded > cell.rows_each or cell.attack not in LABELS_ONLY]
     few = [cell for cell in cells if cell not in many]
     lines = [
         "# One dishonest site",
         "",
-        "What one dishonest site of five can do to the others' model in a study of rotation, measured by "
-        f"`python -m benchmarks.dishonest_site` on simulated tables (seeds 0 to {max(SEEDS)}, {machine}). A study's "
-        f"`weight_limit` (here {WEIGHT_LIMIT:g}) bounds a site's rows in training by that multiple of the median site's; "
-        "sites that contradict the others' models, or make models worse for most of the others, are left out.",
-        "",
-        f"**Bound.** The worst-off honest site lost up to {max(cell.loss for cell in many):.1f} points (mean over seeds), "
-        f"and up to {max(cell.loss for cell in few):.1f} where the dishonest site falsified labels only and uploaded no "
-        f"more rows than an honest one. The aim is {MOST_LOSS:g} and {MOST_LOSS_OF_FEW_LABELS:g} points; "
-        f"cells above it, in bold: {len(above)} of {len(cells)}. In a single study in which the dishonest site is not "
-        "noticed, the loss can be several times the mean, as the intervals show.",
+        "What one dishonest site of five can do to the others' model in a study of rotation. "
+        f"**The worst-off honest site lost up to {max(cell.loss for cell in many):.1f} points** of a score (mean over "
+        f"seeds), and up to {max(cell.loss for cell in few):.1f} where the dishonest site falsified labels only and had no "
+        f"more rows than an honest one. The aim is {MOST_LOSS:g} and {MOST_LOSS_OF_FEW_LABELS:g} points; cells above it, "
+        f"in bold: {len(above)} of {len(cells)}. In one study in which the site is not noticed, the loss can be several "
+        "times the mean, as the intervals show. "
         f"Honest sites were left out {sum(cell.honest_left_out for cell in cells)} times in "
         f"{len(cells) * len(SEEDS) * N_HONEST:,}.",
         "",
-        "**With three sites**, each is compared with only two others. If one of these is dishonest, no majority of them is "
-        "honest, and no comparison can tell who is. Several sites that act together are not measured here.",
+        f"A study's `weight_limit` (here {WEIGHT_LIMIT:g}) bounds a site's rows in training by that multiple of the median "
+        "site's; a site that contradicts the others' models, or makes models worse for most of the others, is left out. "
+        "With three sites no comparison can tell who is dishonest. Several sites that act together were not measured.",
+        "",
+        "Each cell has the loss in balanced accuracy or AUC, whichever is larger, with its 95 % interval, and in how many "
+        f"of {len(SEEDS)} studies the site was left out. `python -m benchmarks.dishonest_site` measured it on simulated "
+        f"tables (seeds 0 to {max(SEEDS)}, {machine}).",
         "",
     ]
     for rows_each in SIZES:
+        uploads = [f"{uploaded or rows_each:,}" for uploaded in UPLOADS]
         lines += [
             f"## Honest sites with {rows_each} rows each",
             "",
-            "| attack | rows uploaded | left out | loss of AUC, points | loss of balanced accuracy, points |",
-            "|---|--:|--:|---|---|",
-            *(_render_cell(cell) for cell in cells if cell.rows_each == rows_each),
-            "",
+            f"| the dishonest site uploads | {' | '.join(uploads)} rows |",
+            "|---" * (1 + len(UPLOADS)) + "|",
         ]
+        for name in ATTACKS:
+            row = [_render_cell(cell) for cell in cells if (cell.rows_each, cell.attack) == (rows_each, name)]
+            lines.append(f"| {name} | {' | '.join(row)} |")
+        lines.append("")
     return "\n".join(lines)
 
 
 def _render_cell(cell: Cell) -> str:
     mark = "**" if cell.loss > cell.allowed else ""
-    figures = (
-        f"{mark}{mean:z.1f}{mark} [{low:z.1f}, {high:z.1f}]" for mean, low, high in (cell.auc, cell.balanced_accuracy)
-    )
-    out = f"{cell.left_out} of {len(SEEDS)}"
-    return f"| {cell.attack} | {cell.rows_uploaded:,} | {out} | {' | '.join(figures)} |".replace("-", "−").replace(
-        "|−", "|-"
-    )
+    mean, low, high = max(cell.auc, cell.balanced_accuracy)
+    return f"{mark}{mean:z.1f}{mark} [{low:z.1f}, {high:z.1f}]; {cell.left_out}".replace("-", "−")
 
 
 def main() -> None:
@@ -237,7 +236,7 @@ def main() -> None:
     machine, cells = described(), []
     for cell in run_table():
         cells.append(cell)
-        print(_render_cell(cell), flush=True)
+        print(cell.attack, cell.rows_each, cell.rows_uploaded, _render_cell(cell), flush=True)
     content = {"machine": machine, "cells": [asdict(cell) for cell in cells]}
     RESULTS.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(render_results(), encoding="utf-8")
