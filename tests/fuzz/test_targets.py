@@ -49,6 +49,22 @@ def test_what_fuzzing_found_stays_mended(path: Path, targets: dict[str, Target])
     target.survives(path.read_bytes())
 
 
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux")
+def test_a_small_parquet_file_that_claims_a_page_of_two_gigabytes_takes_little_memory(
+    targets: dict[str, Target],
+) -> None:
+    data = (FINDINGS / "parquet.1.bin").read_bytes()
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the peak is measured from here on
+    before = peak_kilobytes()
+    assert not targets["parquet"].survives(data)
+    assert peak_kilobytes() - before < 2**18
+
+
+def peak_kilobytes() -> int:
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(status.partition("VmHWM:")[2].split()[0])
+
+
 def mutate(data: bytes, rng: np.random.Generator) -> bytes:
     """One to four of: a bit flipped, bytes replaced by others of a kind that matters, cut out, doubled, cut short."""
     content = bytearray(data)

@@ -34,6 +34,7 @@ _BATCH_BYTES = 2**27  # a batch of long words ends early
 _BATCH_NUMBERS = 2**20  # a batch of a wide table ends early
 _ORIGINAL = "\0original"  # no column of a study has a name that ends so
 _PAGE_BUFFER = 2**14  # a column; without one, Parquet would hold whole row groups
+_SMALL_FILE = 2**26  # read without it: for the buffer, Parquet takes the memory that a page claims to fill, up to 2 GB
 _PREFIXES, _DICTIONARIES = "DELTA_BYTE_ARRAY", {"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"}
 _MISSING_NUMBERS = [padded for word in MISSING_WORDS for padded in (word, f" {word}", f"{word} ")]
 
@@ -204,7 +205,8 @@ def _parquet_batches(
     text = _text_columns(table, columns, keep_bytes)
     with explain_read_errors():
         coded = _dictionary_columns(table.path, text)
-        file = pa.parquet.ParquetFile(table.path, pre_buffer=False, buffer_size=_PAGE_BUFFER, read_dictionary=coded)
+        buffer = _PAGE_BUFFER if table.path.stat().st_size > _SMALL_FILE else 0
+        file = pa.parquet.ParquetFile(table.path, pre_buffer=False, buffer_size=buffer, read_dictionary=coded)
     n_rows, n_read = max(1, file.metadata.num_rows), 0
     with file:
         batches = file.iter_batches(batch_size=rows_at_once, columns=columns, use_threads=False)
