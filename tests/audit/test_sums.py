@@ -3,10 +3,9 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -142,11 +141,10 @@ def test_many_features_without_noise_are_refused_and_a_fault_is_seen(monkeypatch
     few = Auditor.of(study(6), None, settings(4000))
     assert not few.audit(SumPoint(None)).usable
     point = SumPoint(None).settled_for(few.deployment)
-    simulation = point.simulate(few.deployment)
-    size = simulation.layout.size
-    for most, usable in ((Fraction(size, 48), True), (Fraction(2 * size - 1, 96), False)):
-        with patch("mooring.audit.sums.point.MOST_NUMBERS_A_ROW", most):
-            assert point.is_usable_with(simulation) == usable
+    features = [np.ones((n, 7)) for n in (90, 5, 10, 10, 10, 10, 10, 10)]
+    n_least = sum(sorted(map(len, features))[: point.quorum])
+    for size, usable in ((n_least // 10, True), (n_least // 10 + 1, False)):
+        assert point.is_usable_with(SimpleNamespace(features=features, layout=SimpleNamespace(size=size))) == usable
     draw = SumNoise.draw_many
     monkeypatch.setattr(SumNoise, "draw_many", lambda *given: draw(*given) // 2)
     found = few.audit(SumPoint(2.0))
@@ -177,15 +175,14 @@ def test_the_colluders_own_test_rows_are_nobodys() -> None:
     assert found[0] == found[1]
 
 
-def test_the_one_honest_is_the_target_and_of_many_candidates_some_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("MOST_CANDIDATES", 60), ("_LEAST_OTHERS", 20)):
-        monkeypatch.setattr(f"mooring.audit.sums.leakage.{name}", value)
+def test_the_one_honest_is_the_target_and_of_many_candidates_some_are_others() -> None:
     auditor = Auditor.of(study(), None, settings(targets=(2,)))
     found = auditor.audit(SumPoint(None))
     simulation = SumPoint(None).simulate(auditor.deployment)
     others = (0, 1, 3, 4, 5, 6, 7)
     assert found.beyond == attack_total(simulation, auditor.partition, auditor.settings, others)
-    figures = [outcome.figures for outcome in found.outcomes if outcome.figures]
+    outcomes = attack_total(simulation, auditor.partition, auditor.settings, (0,), most_candidates=60, least_others=20)
+    figures = [outcome.figures for outcome in outcomes if outcome.figures]
     assert [one["membership_auc"].n for one in figures] == [40, 40]
     assert figures[0]["membership_at_0.1_percent"].chance == 1 / 20
 

@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import fsspec
@@ -68,7 +69,7 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def place(ward: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.copytree(ward, tmp_path / "ward")
     monkeypatch.chdir(tmp_path / "ward")
-    monkeypatch.setattr(stores, "WAITS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(stores, "time", SimpleNamespace(sleep=lambda seconds: None))
     memory = fsspec.filesystem("memory")
     memory.store.clear()
     yield tmp_path / "ward"

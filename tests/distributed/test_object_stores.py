@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
@@ -356,7 +357,7 @@ def test_a_listing_that_says_more_than_the_file_gives(
     store.faults = ["half"] * 40
     align = ("align", "--study", ward / "analyst" / "study.toml", "--bundles", "s3://ward/inbox", "--format", "json")
     there = credentials(store.port)
-    monkeypatch.setattr(stores, "WAITS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(stores, "time", SimpleNamespace(sleep=lambda seconds: None))
     quickly(tmp_path, *align, environment=there, code=2)  # nobody is there to align with anybody
     record = json.loads((tmp_path / "analysis" / "intake.json").read_text())
     assert {entry["reason"] for entry in record["set_aside"]} == {"only a part of it could be downloaded"}

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import mooring.metrics.intervals
 from mooring.errors import InputError
 from mooring.metrics import Figure, Interval, bootstrap_mean, bootstrap_ratio, strongest_value, wilson
-from mooring.metrics.intervals import Written, mean_ratio, percentile_interval, student_interval
+from mooring.metrics.intervals import Written, mean_ratio, percentile_interval, resampled_sums, student_interval
 from tests.raising import raising
 
 Refused = Callable[..., None]
@@ -65,12 +64,13 @@ def test_the_ratio_is_of_sums_and_not_a_mean_of_ratios(rng: np.random.Generator)
     assert bootstrap_ratio(numerators, denominators, rng=rng).high == pytest.approx(3.0, abs=0.01)
 
 
-def test_blocks_do_not_change_the_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = np.random.default_rng(2).standard_normal(30)
-    whole = bootstrap_mean(values, rng=np.random.default_rng(3))
-    monkeypatch.setattr(mooring.metrics.intervals, "BLOCK_NUMBERS", 30 * 7)
-    blocked = bootstrap_mean(values, rng=np.random.default_rng(3))
-    assert (blocked.low, blocked.high) == (pytest.approx(whole.low), pytest.approx(whole.high))
+def test_blocks_do_not_change_the_resamples() -> None:
+    values = np.random.default_rng(2).standard_normal((30, 2))
+    whole, blocked = (
+        resampled_sums(values, rng=np.random.default_rng(3), n_resamples=100, **options)
+        for options in ({}, {"block_numbers": 30 * 7})
+    )
+    np.testing.assert_allclose(blocked, whole)
 
 
 def test_a_single_row_gives_no_interval(rng: np.random.Generator) -> None:

@@ -320,11 +320,13 @@ def test_options_that_do_not_apply_are_refused(tmp_path: Path, pixels: np.ndarra
 
 
 def test_more_images_than_memory_are_refused_before_they_are_read(
-    tmp_path: Path, pixels: np.ndarray, refused: Refused, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, pixels: np.ndarray, refused: Refused
 ) -> None:
-    folder = save_classes(tmp_path / "a", {"x": list(pixels)})
-    monkeypatch.setattr("mooring.tables.images.pixels.MAX_NUMBERS", 71)
-    refused(lambda: read_images(folder), "path", "at most 71 pixel values", "72")
+    folder = save_classes(tmp_path / "a", {"x": list(pixels[:1])})
+    picture = next((folder / "x").iterdir())
+    for k in range(1, 1025):
+        (folder / "x" / f"{k}.png").hardlink_to(picture)
+    refused(lambda: read_images(folder, size=1024), "path", f"at most {2**30:,} pixel values", f"{1025 * 2**20:,}")
 
 
 def test_without_pillow_the_extra_is_named(tmp_path: Path, pixels: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -313,11 +313,16 @@ def student_interval(value: float, error: float, *, n: int) -> Interval:
     return Interval(value - half, value + half)
 
 
-def resampled_sums(columns: Matrix, *, rng: np.random.Generator, n_resamples: int) -> Matrix:
-    """Return the sums of each column over rows drawn with replacement, of shape (n_resamples, n_columns)."""
+def resampled_sums(
+    columns: Matrix, *, rng: np.random.Generator, n_resamples: int, block_numbers: int = BLOCK_NUMBERS
+) -> Matrix:
+    """Return the sums of each column over rows drawn with replacement, of shape (n_resamples, n_columns).
+
+    At most `block_numbers` counts of rows are held at once.
+    """
     require_minimum("n_resamples", n_resamples, 1)
     n_rows = len(columns)
-    shares, block = np.full(n_rows, 1.0 / n_rows), max(1, BLOCK_NUMBERS // n_rows)
+    shares, block = np.full(n_rows, 1.0 / n_rows), max(1, block_numbers // n_rows)
     sizes = [min(block, n_resamples - start) for start in range(0, n_resamples, block)]
     return np.concatenate([rng.multinomial(n_rows, shares, size=size).astype(np.float64) @ columns for size in sizes])
 

@@ -36,16 +36,24 @@ class Embedding(Protocol):
         ...
 
 
-def gallery_hits(queries: Array, candidates: Array, galleries: Galleries, *, metric: Metric = "euclidean") -> Matrix:
+def gallery_hits(
+    queries: Array,
+    candidates: Array,
+    galleries: Galleries,
+    *,
+    metric: Metric = "euclidean",
+    block_numbers: int = BLOCK_NUMBERS,
+) -> Matrix:
     """Return the hits of each gallery in each of D reconstructions of the same rows, of shape (D, q).
 
     A hit is 1 if the true match is nearest, 0 if it is not, and 1/t if it ties with t − 1 others. `queries` are of shape
-    (D, n, m) and `candidates` of shape (r, m). A vector of zeros has cosine 0 with every other.
+    (D, n, m) and `candidates` of shape (r, m). A vector of zeros has cosine 0 with every other. Galleries are compared in
+    blocks of at most `block_numbers` numbers.
     """
     xp, cosine = namespace_of(queries, candidates), metric == "cosine"
     far, zero_far = _prepared(candidates, cosine=cosine)
     n_galleries, n_candidates = galleries.candidates.shape
-    block = max(1, BLOCK_NUMBERS // (n_candidates * far.shape[1]))
+    block = max(1, block_numbers // (n_candidates * far.shape[1]))
     slack = _ROUNDING_OF_UNIT_ROWS if cosine else 0.0
     hits = np.empty((queries.shape[0], n_galleries))
     for draw in range(queries.shape[0]):

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from mooring.engines.flare import chunks
-from mooring.engines.flare.chunks import send_file
+from mooring.engines.flare.chunks import FileExchange, send_file
 from mooring.engines.flare.client_workflow import ClientWorkflow
 from mooring.engines.flare.server_workflow import Answers, JobAbortedError, ServerWorkflow, TaskMessage, answer_of
 from mooring.engines.flare.settings import ServerSettings, SiteSettings
@@ -28,6 +27,7 @@ from tests.protocol.sums.support import SumStudy, make_sum_study, with_helpers
 from tests.protocol.sums.test_secure_sums import resign
 from tests.raising import raising
 
+PIECE_SIZE = 2**12  # so that bundles go in several pieces
 EVERYBODY = tuple(f"p{i}" for i in range(5))
 Meddle = Callable[[ServerWorkflow, str, str, TaskMessage], None]
 
@@ -48,13 +48,14 @@ class Job:
         here.mkdir(parents=True, exist_ok=True)
         study, vault = self.given.folder / "study.toml", self.given.folder / (name if is_helper else f"v{name[1:]}")
         settings = SiteSettings(study, vault, None if is_helper else self.given.table(int(name[1:])), folder=here)
-        return ClientWorkflow(settings, name, self.given.study.digest)
+        return ClientWorkflow(settings, name, self.given.study.digest, piece_size=PIECE_SIZE)
 
     def run(
         self, absent: Mapping[str, str] = {}, connected: tuple[str, ...] = EVERYBODY, meddle: Meddle = lambda *_: None
     ) -> dict[str, Any]:
         """Run a job in which names, by step, do not answer; what the server wrote down, with its error, if any."""
         part = ServerWorkflow.opened(self.kit, self.given.study.digest, lambda words: None)
+        part = replace(part, counter=FileExchange(PIECE_SIZE))
 
         def ask(task: str, told: Mapping[str, TaskMessage], answers: Answers) -> None:
             step = task.removeprefix("mooring.")
@@ -85,8 +86,7 @@ class Job:
 
 
 @pytest.fixture
-def job(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
-    monkeypatch.setattr(chunks, "PIECE", 2**12)  # so that bundles go in several pieces
+def job(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
     given = make_sum_study(tmp_path, 5, epsilon=getattr(request, "param", 8.0), quorum=4, least_rows=10)
     given.study.write(tmp_path / "study.toml")
     (tmp_path / "kit").mkdir()
@@ -241,7 +241,8 @@ def test_what_is_anothers_or_too_large_is_not_taken(job: Job, tmp_path: Path) ->
         if (step, name) in (("share", "p1"), ("receipt", "p1"), ("combine", "p1")):
             suffix = {"share": "bundle", "receipt": "receipt", "combine": "share"}[step]
             with raising(StorageError, "the server", reason="p1 did not sign"):
-                send_file(tmp_path / "sites" / "p0" / f"p0.{suffix}", str(told["ticket"]), part.counter.answer)
+                path, ticket = tmp_path / "sites" / "p0" / f"p0.{suffix}", str(told["ticket"])
+                send_file(path, ticket, part.counter.answer, piece_size=PIECE_SIZE)
             seen.append(step)
         if (step, name) == ("receipt", "p2"):
             with raising(RefusedError, "the bundle", reason="larger"):

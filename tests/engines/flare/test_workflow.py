@@ -21,7 +21,6 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from mooring.atomic_io import hash_file
-from mooring.engines.flare import chunks as pieces
 from mooring.engines.flare.chunks import FileExchange, IncomingFile, fetch_file, send_file
 from mooring.engines.flare.client_workflow import ClientWorkflow, NoAnchorError
 from mooring.engines.flare.configuration import (
@@ -56,6 +55,7 @@ from tests.sites import label_by_sum, vaulted_study, write_rows
 from tests.study_settings import change
 
 SITES = ("north", "south", "east")
+PIECE_SIZE = 257  # so that small files go in many pieces
 SUM_OF_X = hashlib.sha256(b"x").hexdigest()
 RESOURCES: dict[str, Any] = {
     "format_version": 2,
@@ -85,7 +85,11 @@ class World:
         )
 
     def part(self, name: str, **changes: Any) -> ClientWorkflow:
-        return ClientWorkflow(replace(self.settings(name), **changes), name, self.study.digest)
+        settings = replace(self.settings(name), **changes)
+        return ClientWorkflow(settings, name, self.study.digest, piece_size=PIECE_SIZE)
+
+    def send(self, path: Path, ticket: Any) -> str:
+        return send_file(path, str(ticket), self.analyst.counter.answer, piece_size=PIECE_SIZE)
 
     def deal(self) -> None:
         self.part("north").do(ANCHOR_TASK, self.analyst.for_dealer(), self.analyst.counter.answer)
@@ -100,8 +104,7 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    monkeypatch.setattr(pieces, "PIECE", 257)  # so that small files go in many pieces
+def world(tmp_path: Path) -> Iterator[World]:
     vaults = {name: Participant.join(tmp_path / name / "vault") for name in SITES}
     analyst = Participant.join(tmp_path / "analyst" / "vault")
     study = vaulted_study(vaults, analyst, 3, 12, name="ward", data_noise_scale=0.2, anchor_noise_scale=0.02)
@@ -113,7 +116,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     settings = ServerSettings(tmp_path / "study.toml", tmp_path / "analyst" / "vault", tmp_path / "analysis", "linear")
     settings.write(tmp_path / "kit")
     analysts_part = ServerWorkflow.opened(tmp_path / "kit", study.digest, lambda words: None)
-    yield World(tmp_path, study, analysts_part)
+    yield World(tmp_path, study, replace(analysts_part, counter=FileExchange(PIECE_SIZE)))
     analysts_part.close()
 
 
@@ -201,7 +204,7 @@ def test_one_site_cannot_send_anothers_bundle(world: World) -> None:
     world.share("south")
     sent = world.analyst.bundle("south")
     with raising(StorageError, "the server", reason="east did not sign"):
-        send_file(sent, str(world.analyst.for_participant("east")["ticket"]), world.analyst.counter.answer)
+        world.send(sent, world.analyst.for_participant("east")["ticket"])
     assert not world.analyst.bundle("east").exists()
 
 
@@ -212,7 +215,7 @@ def test_only_the_dealers_anchor_is_carried(world: World) -> None:
     forged = world.place / "forged.anchor"
     deal_anchor(Vault.open(world.place / "south" / "vault"), another, forged)
     with raising(StorageError, "the server", reason="the dealer did not sign"):
-        send_file(forged, str(world.analyst.for_dealer()["ticket"]), world.analyst.counter.answer)
+        world.send(forged, world.analyst.for_dealer()["ticket"])
     assert not world.analyst.anchor.exists()
 
 
@@ -364,9 +367,8 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def arrival(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> IncomingFile:
-    monkeypatch.setattr(pieces, "PIECE", 64)
-    return IncomingFile(tmp_path / "inbox" / "arrived", 2000, lambda path: None)
+def arrival(tmp_path: Path) -> IncomingFile:
+    return IncomingFile(tmp_path / "inbox" / "arrived", 2000, lambda path: None, piece_size=64)
 
 
 def counted(counter: FileExchange, asked: list[Any]) -> Callable[..., Any]:
@@ -380,11 +382,11 @@ def counted(counter: FileExchange, asked: list[Any]) -> Callable[..., Any]:
 def test_a_file_arrives_whole_in_pieces_and_is_not_sent_twice(file: Path, arrival: IncomingFile) -> None:
     counter, asked = FileExchange(), []
     ticket = counter.ticket(arrival=arrival)
-    digest = send_file(file, ticket, counted(counter, asked))
+    digest = send_file(file, ticket, counted(counter, asked), piece_size=64)
     assert arrival.path.read_bytes() == file.read_bytes()
     assert max(len(request.get("piece", b"")) for request in asked) == 64
     n_asked = len(asked)
-    assert send_file(file, ticket, counted(counter, asked)) == digest
+    assert send_file(file, ticket, counted(counter, asked), piece_size=64) == digest
     assert [request["do"] for request in asked[n_asked:]] == ["offer"]
 
 
@@ -396,17 +398,17 @@ def test_a_piece_whose_answer_was_lost_is_written_once(file: Path, arrival: Inco
             counter.answer(request)
         return counter.answer(request)
 
-    send_file(file, counter.ticket(arrival=arrival), ask_twice)
+    send_file(file, counter.ticket(arrival=arrival), ask_twice, piece_size=64)
     assert arrival.path.read_bytes() == file.read_bytes()
 
 
 def test_what_was_taken_stays(file: Path, arrival: IncomingFile) -> None:
     counter = FileExchange()
-    send_file(file, counter.ticket(arrival=arrival), counter.answer)
+    send_file(file, counter.ticket(arrival=arrival), counter.answer, piece_size=64)
     before = file.read_bytes()
     file.write_bytes(b"another")
     with raising(StorageError, "the server", reason="a different file was accepted"):
-        send_file(file, counter.ticket(arrival=arrival), counter.answer)
+        send_file(file, counter.ticket(arrival=arrival), counter.answer, piece_size=64)
     assert arrival.path.read_bytes() == before
 
 
@@ -420,13 +422,13 @@ def test_a_file_that_stops_half_way_leaves_nothing_and_can_be_sent_again(file: P
         return counter.answer(request)
 
     with pytest.raises(ConnectionError):
-        send_file(file, ticket, dies)
+        send_file(file, ticket, dies, piece_size=64)
     assert arrival.partial.stat().st_size == 640
     counter.close(ticket)
     assert list(arrival.path.parent.iterdir()) == []
     with raising(StorageError, "the server", reason="has expired"):
-        send_file(file, ticket, counter.answer)
-    send_file(file, counter.ticket(arrival=arrival), counter.answer)
+        send_file(file, ticket, counter.answer, piece_size=64)
+    send_file(file, counter.ticket(arrival=arrival), counter.answer, piece_size=64)
     assert arrival.path.read_bytes() == file.read_bytes()
 
 
@@ -456,12 +458,11 @@ def test_nonsense_is_told_no_and_leaves_no_file(requests: list[dict[str, Any]], 
     assert counter.answer({**requests[0], "ticket": "another"}).get("no")
 
 
-def test_a_fetched_file_is_bounded_and_checked(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "PIECE", 64)
-    counter, target = FileExchange(), tmp_path / "fetched"
+def test_a_fetched_file_is_bounded_and_checked(file: Path, tmp_path: Path) -> None:
+    counter, target = FileExchange(piece_size=64), tmp_path / "fetched"
     ticket = counter.ticket(files={"anchor": file})
     digest = hash_file(file, what="the file")
-    fetch_file("anchor", target, ticket, counter.answer, size=1000, digest=digest, most=1000)
+    fetch_file("anchor", target, ticket, counter.answer, size=1000, digest=digest, most=1000, piece_size=64)
     assert target.read_bytes() == file.read_bytes()
     for size, sum_of, most, ask in (
         (1000, digest, 999, counter.answer),
@@ -472,7 +473,7 @@ def test_a_fetched_file_is_bounded_and_checked(file: Path, tmp_path: Path, monke
         (1000, digest, 1000, lambda request: {"piece": "words"}),
     ):
         with pytest.raises((RefusedError, StorageError)):
-            fetch_file("anchor", tmp_path / "not", ticket, ask, size=size, digest=sum_of, most=most)
+            fetch_file("anchor", tmp_path / "not", ticket, ask, size=size, digest=sum_of, most=most, piece_size=64)
     assert not (tmp_path / "not").exists()
 
 
@@ -686,7 +687,7 @@ def test_a_damaged_bundle_is_not_taken_and_the_right_one_still_is(world: World) 
     damaged = world.place / "damaged.bundle"
     damaged.write_bytes(whole[:-4] + bytes(byte ^ 0xFF for byte in whole[-4:]))
     with pytest.raises(StorageError):
-        send_file(damaged, str(world.analyst.for_participant("east")["ticket"]), world.analyst.counter.answer)
+        world.send(damaged, world.analyst.for_participant("east")["ticket"])
     assert not taken.exists()
     world.share("east")
     assert taken.read_bytes() == whole

@@ -50,15 +50,12 @@ class Sent:
 
 
 @pytest.fixture(params=STUDIES)
-def played(request: pytest.FixtureRequest, small_study: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def played(request: pytest.FixtureRequest, small_study: Any) -> Any:
     """The study, what everybody sent, and the same collaboration simulated."""
     given = small_study.another(**STUDIES[request.param])
     study, h = given.study, given.study.mechanism.n_components
-    monkeypatch.setattr(
-        upload, "_STRETCH_BYTES", 4 * h * 7
-    )  # 20 rows in three stretches, each with its part of the noise
-    monkeypatch.setattr(upload, "_NUMBERS_AT_ONCE", 2 * h)
-    sent = [send(given, i) for i in range(N_PARTICIPANTS)]
+    blocks = upload.Blocks(4 * h * 7, 2 * h)  # 20 rows in three stretches, each with its part of the noise
+    sent = [send(given, i, blocks=blocks) for i in range(N_PARTICIPANTS)]
     simulation = simulate(
         [one.records for one in sent],
         method=study.mechanism.method,
@@ -75,11 +72,11 @@ def played(request: pytest.FixtureRequest, small_study: Any, monkeypatch: pytest
     return study, sent, simulation
 
 
-def send(given: Any, i: int) -> Sent:
+def send(given: Any, i: int, **options: Any) -> Sent:
     vault = replace(given.vaults[i], floors=Floors(0.0, 0.0, without_noise=True))
     study, table = given.study, given.table(i)
     output = given.folder / f"{i}.bundle"
-    given.share(vault, table, output=output)
+    given.share(vault, table, output=output, **options)
     perturbation = Perturbation(study, open_anchor(vault, study, given.anchor), vault)
     surveyed, rows = upload._survey(perturbation, table, (), io.BytesIO(), lambda done, total, what="": None)
     encoded = np.concatenate([block.rows for block in encoded_batches(study.schema, table)])

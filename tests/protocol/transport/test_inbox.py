@@ -4,6 +4,7 @@ import errno
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from mooring.errors import StorageError
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.transport import inbox as inbox_module
 from mooring.protocol.transport import object_stores as stores
-from tests.protocol.transport.support import QUICK, Cut, make_study, raises
+from tests.protocol.transport.support import Cut, make_study, raises
 from tests.raising import raising
 
 
@@ -79,7 +80,7 @@ def test_another_bundle_at_the_same_address_does_not_undo_the_first(
 def test_half_a_file_is_fetched_again_and_then_set_aside(
     problem: Exception | None, inbox: Callable[..., bytes], memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stores, "WAITS", QUICK)
+    monkeypatch.setattr(stores, "time", SimpleNamespace(sleep=lambda seconds: None))
     study, work, data = make_study(), tmp_path / "work", memory.cat_file("/inbox/site-1.bundle")
     really, faults = type(memory).open, [2]
 

@@ -20,14 +20,14 @@ _LEAST_SHARE, _MOST_SHARE = 0.05, 0.95
 _ROUNDING = 1e-4  # standard deviation assumed for exact sums, to allow for rounding
 
 
-def register(view: SumView, *, rng: np.random.Generator) -> MembershipScores:
+def register(view: SumView, *, rng: np.random.Generator, most_candidates: int = MOST_CANDIDATES) -> MembershipScores:
     """Score by the linear estimate of w with the least mean square error, assuming uncorrelated w with mean π.
 
     The covariance of the equations is never formed, because ⟨ψ_i, ψ_j⟩ = (φ_iᵀφ_j)² and (φ_iᵀφ_j)(y_iᵀy_j) suffice.
     """
     sums, phi, y = view.honest, view.candidates.features, view.candidates.outcomes
-    if len(phi) > MOST_CANDIDATES:
-        raise DoesNotApply(f"Solving for a register of more than {MOST_CANDIDATES} candidates takes too long.")
+    if len(phi) > most_candidates:
+        raise DoesNotApply(f"Solving for a register of more than {most_candidates} candidates takes too long.")
     if len(phi) < sums.n_rows * _MOST_SHARE:
         raise DoesNotApply("There are fewer candidates than rows, so they are not a register of all members.")
     on_products, on_outcomes = (1 / max(scale, _ROUNDING) ** 2 for scale in sums.noise_scales)

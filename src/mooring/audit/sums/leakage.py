@@ -45,17 +45,26 @@ def measure_total(simulation: AnySimulation, partition: Partition, settings: Aud
 
 
 def attack_total(
-    simulation: AnySimulation, partition: Partition, settings: AuditSettings, colluders: Sequence[int]
+    simulation: AnySimulation,
+    partition: Partition,
+    settings: AuditSettings,
+    colluders: Sequence[int],
+    *,
+    most_candidates: int = MOST_CANDIDATES,
+    least_others: int = _LEAST_OTHERS,
 ) -> tuple[AttackOutcome, ...]:
-    """Return how well each attack distinguishes honest rows from test rows; colluders know their own test rows."""
+    """Return how well each attack distinguishes honest rows from test rows; colluders know their own test rows.
+
+    Of more than `most_candidates` rows a sample is drawn, which keeps `least_others` test rows if there are as many.
+    """
     participants = range(partition.n_participants)
     honest = simulation.members([i for i in participants if i not in colluders])
     asked = [i for i in participants if i not in settings.colluders]
     labels: Sequence[Labels] = partition.test_labels or ()
     others = simulation.encode([partition.test[i] for i in asked], [labels[i] for i in asked])
     rng = np.random.default_rng([settings.seed, 14])
-    members = _sample(honest, MOST_CANDIDATES - min(_LEAST_OTHERS, len(others.features)), rng)
-    outside = _sample(others, MOST_CANDIDATES - len(members.features), rng)
+    members = _sample(honest, most_candidates - min(least_others, len(others.features)), rng)
+    outside = _sample(others, most_candidates - len(members.features), rng)
     is_register = len(members.features) == len(honest.features)
     pairs = zip(*((rows.features, rows.outcomes) for rows in (members, outside)), strict=True)
     candidates, n = LabelledFeatures(*(np.concatenate(pair) for pair in pairs)), len(members.features)

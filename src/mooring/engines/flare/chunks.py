@@ -18,7 +18,8 @@ from pathlib import Path
 from mooring.atomic_io import explain_os_errors, hash_file, make_folder, open_atomically, open_plain_file, sync_folder
 from mooring.errors import InputError, RefusedError, StorageError
 
-PIECE = 2**22
+PIECE_SIZE = 2**22
+"""Number of bytes that are transferred at a time, at most."""
 Value = str | int | bytes
 Message = Mapping[str, Value]
 Ask = Callable[[Message], Message]
@@ -32,14 +33,21 @@ def plain_values(content: Mapping[str, object]) -> dict[str, Value]:
     return {name: value for name, value in content.items() if isinstance(value, str | int | bytes)}
 
 
-def send_file(path: Path, ticket: str, ask: Ask, *, progress: Callable[[int, int], None] | None = None) -> str:
+def send_file(
+    path: Path,
+    ticket: str,
+    ask: Ask,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    piece_size: int = PIECE_SIZE,
+) -> str:
     """Send a file to the issuer of the ticket, unless it is there already, and return its SHA-256 digest."""
     digest, size = hash_file(path, what="the file"), path.stat().st_size
     if _answer(ask, {"do": "offer", "ticket": ticket, "size": size, "digest": digest}).get("have"):
         return digest
     sent = 0
     with open_plain_file(path, what="the file") as file:
-        while piece := file.read(PIECE):
+        while piece := file.read(piece_size):
             _answer(ask, {"do": "put", "ticket": ticket, "offset": sent, "piece": piece})
             sent += len(piece)
             if progress:
@@ -49,7 +57,16 @@ def send_file(path: Path, ticket: str, ask: Ask, *, progress: Callable[[int, int
 
 
 def fetch_file(
-    name: str, path: Path, ticket: str, ask: Ask, *, size: int, digest: str, most: int, what: str = "the file"
+    name: str,
+    path: Path,
+    ticket: str,
+    ask: Ask,
+    *,
+    size: int,
+    digest: str,
+    most: int,
+    what: str = "the file",
+    piece_size: int = PIECE_SIZE,
 ) -> None:
     """Fetch a file whose size and SHA-256 digest a task announced; a file larger than `most` bytes is refused."""
     if not 0 < size <= most:
@@ -59,7 +76,7 @@ def fetch_file(
         while came < size:
             answer = _answer(ask, {"do": "get", "ticket": ticket, "file": name, "offset": came})
             piece = answer.get("piece")
-            if not isinstance(piece, bytes) or not 0 < len(piece) <= min(PIECE, size - came):
+            if not isinstance(piece, bytes) or not 0 < len(piece) <= min(piece_size, size - came):
                 raise StorageError(what, reason="a piece of it did not arrive", cure=_SEND_AGAIN)
             whole.update(piece)
             file.write(piece)
@@ -84,6 +101,7 @@ class IncomingFile:
     most: int
     accept: Callable[[Path], None]
     """Checks the complete file before it is moved to its place; may raise a `RefusedError`."""
+    piece_size: int = PIECE_SIZE
     _size: int = -1
     _digest: str = ""
     _came: int = 0
@@ -117,7 +135,7 @@ class IncomingFile:
 
     def put(self, offset: object, piece: object) -> Message:
         """Write the next piece. A piece that is sent again because the answer was lost is not written twice."""
-        if not isinstance(offset, int) or not isinstance(piece, bytes) or not 0 < len(piece) <= PIECE:
+        if not isinstance(offset, int) or not isinstance(piece, bytes) or not 0 < len(piece) <= self.piece_size:
             raise RefusedError("the piece", reason="it is malformed", cure=_SEND_AGAIN)
         if offset + len(piece) <= self._came:
             return {"ok": 1}
@@ -153,6 +171,7 @@ class IncomingFile:
 class FileExchange:
     """Answers requests of sites. Every ticket belongs to one site and one task."""
 
+    piece_size: int = PIECE_SIZE
     _arrivals: dict[str, IncomingFile] = field(default_factory=dict, repr=False)
     _handed_out: dict[str, dict[str, Path]] = field(default_factory=dict, repr=False)
     _locks: dict[str, threading.Lock] = field(default_factory=dict, repr=False)
@@ -199,7 +218,7 @@ class FileExchange:
             offset = request.get("offset")
             if path is None or not isinstance(offset, int) or offset < 0:
                 raise RefusedError("the request", reason="this ticket has no such file", cure=_SEND_AGAIN)
-            return {"piece": _piece_of(path, offset)}
+            return {"piece": _piece_of(path, offset, self.piece_size)}
         if arrival is None:
             raise RefusedError("the request", reason="no file is expected with this ticket", cure=_SEND_AGAIN)
         match do:
@@ -212,7 +231,7 @@ class FileExchange:
         raise RefusedError("the request", reason="it is of an unknown kind", cure=_SEND_AGAIN)
 
 
-def _piece_of(path: Path, offset: int) -> bytes:
+def _piece_of(path: Path, offset: int, size: int) -> bytes:
     with open_plain_file(path, what="the file") as file:
         file.seek(offset)
-        return file.read(PIECE)
+        return file.read(size)

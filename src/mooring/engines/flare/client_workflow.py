@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mooring.atomic_io import LockHeldError, clear_partial_files, copy_atomically, hash_file, hold_lock, make_folder
-from mooring.engines.flare.chunks import Ask, Message, fetch_file, send_file
+from mooring.engines.flare.chunks import PIECE_SIZE, Ask, Message, fetch_file, send_file
 from mooring.engines.flare.configuration import ANCHOR_TASK, COMBINE_TASK, RECEIPT_TASK, RESULT_TASK, SHARE_TASK
 from mooring.engines.flare.settings import SiteSettings, opened_vault
 from mooring.errors import InputError, StorageError
@@ -49,6 +49,8 @@ class ClientWorkflow:
     """Digest of the study that the job is for."""
     tell: Callable[[str], None] = field(default=lambda words: None, repr=False)
     """Writes a line to the site's log."""
+    piece_size: int = PIECE_SIZE
+    """Number of bytes that are transferred at a time; the server uses the same."""
 
     def do(self, task: str, message: Message, ask: Ask) -> dict[str, Any]:
         """Run a task of the job and return its result as plain values."""
@@ -87,7 +89,7 @@ class ClientWorkflow:
     def _deal(self, participant: Participant, message: Message, ask: Ask) -> dict[str, Any]:
         path = self.settings.folder / f"{participant.study.name}.anchor"
         participant.take("deal", output=path)
-        return {"digest": send_file(path, _ticket(message), ask)}
+        return {"digest": send_file(path, _ticket(message), ask, piece_size=self.piece_size)}
 
     def _share(self, participant: Participant, message: Message, ask: Ask) -> dict[str, Any]:
         study, path = participant.study, self.settings.folder / f"{self.name}{SUFFIX}"
@@ -111,7 +113,7 @@ class ClientWorkflow:
             raise StorageError(
                 "the bundle", reason="it changed on disk after it was written", cure="Submit the job again."
             )
-        send_file(path, _ticket(message), ask, progress=_in_tenths("sent", self.tell))
+        send_file(path, _ticket(message), ask, piece_size=self.piece_size, progress=_in_tenths("sent", self.tell))
         answer = {"digest": shared.bundle_digest, "reissued": int(shared.reissued)}
         # Beside noisy sums, the exact number of rows would reveal whether one record is present.
         return answer | ({"rows": shared.n_rows} if study.mechanism.shows_labels else {})
@@ -119,7 +121,7 @@ class ClientWorkflow:
     def _check_boxes(self, participant: Participant, message: Message, ask: Ask) -> dict[str, Any]:
         path = self.settings.folder / f"{self.name}{SUFFIXES[RECEIPT]}"
         participant.take("combine", output=path, bundles=self._fetched_bundles(participant.study, message, ask))
-        return {"digest": send_file(path, _ticket(message), ask)}
+        return {"digest": send_file(path, _ticket(message), ask, piece_size=self.piece_size)}
 
     def _combine(self, participant: Participant, message: Message, ask: Ask) -> dict[str, Any]:
         study, folder = participant.study, self.settings.folder
@@ -129,6 +131,7 @@ class ClientWorkflow:
             closing,
             _ticket(message),
             ask,
+            piece_size=self.piece_size,
             **_announced(message, LIST_FILE),
             most=most,
             what="the closing list",
@@ -136,7 +139,7 @@ class ClientWorkflow:
         bundles, path = self._fetched_bundles(study, message, ask), folder / f"{self.name}{SUFFIXES[SHARE]}"
         progress = _in_tenths("combined", self.tell)
         participant.take("combine", output=path, progress=progress, bundles=bundles, list=closing)
-        digest = send_file(path, _ticket(message), ask)
+        digest = send_file(path, _ticket(message), ask, piece_size=self.piece_size)
         shutil.rmtree(bundles, ignore_errors=True)  # everybody's; whoever needs the share again has it in the vault
         return {"digest": digest}
 
@@ -149,7 +152,16 @@ class ClientWorkflow:
                 continue
             path, announced = folder / name, _announced(message, name)
             if not path.exists() or hash_file(path, what="the bundle") != announced["digest"]:
-                fetch_file(name, path, _ticket(message), ask, **announced, most=most, what="the bundle")
+                fetch_file(
+                    name,
+                    path,
+                    _ticket(message),
+                    ask,
+                    piece_size=self.piece_size,
+                    **announced,
+                    most=most,
+                    what="the bundle",
+                )
         return folder
 
     def _fetched_anchor(self, study: Study, message: Message, ask: Ask) -> Path:
@@ -161,7 +173,16 @@ class ClientWorkflow:
             )
         path = self.settings.folder / f"{study.name}.anchor"
         announced, most = _announced(message, "anchor"), most_anchor_bytes(study)
-        fetch_file("anchor", path, _ticket(message), ask, **announced, most=most, what="the anchor file")
+        fetch_file(
+            "anchor",
+            path,
+            _ticket(message),
+            ask,
+            piece_size=self.piece_size,
+            **announced,
+            most=most,
+            what="the anchor file",
+        )
         return path
 
     def _keep_result(self, participant: Participant, message: Message, ask: Ask) -> dict[str, Any]:
@@ -171,7 +192,16 @@ class ClientWorkflow:
         for name, most in exchange.result_files(study).items():
             if f"{name}.size" in message:
                 announced = _announced(message, name)
-                fetch_file(name, arriving / name, _ticket(message), ask, **announced, most=most, what="the result")
+                fetch_file(
+                    name,
+                    arriving / name,
+                    _ticket(message),
+                    ask,
+                    piece_size=self.piece_size,
+                    **announced,
+                    most=most,
+                    what="the result",
+                )
         digest = exchange.open_result(vault, study, arriving).model_digest
         make_folder(self.settings.result, mode=0o700, what="the folder of the result")
         for name in exchange.result_files(study):

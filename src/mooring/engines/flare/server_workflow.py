@@ -224,7 +224,12 @@ class ServerWorkflow:
             for bundle in bundles:
                 files[f"{bundle.member.name}{SUFFIX}"] = part = parts / f"{bundle.member.name}-{point}"
                 write_extract(bundle, self.study, point, part)
-            arrival = IncomingFile(self.answer(name, kind), most, lambda path: self._accept_answer(name, kind, path))
+            arrival = IncomingFile(
+                self.answer(name, kind),
+                most,
+                lambda path: self._accept_answer(name, kind, path),
+                self.counter.piece_size,
+            )
             return self._hand_ticket(files, arrival) | _described(files)
 
         try:
@@ -245,7 +250,7 @@ class ServerWorkflow:
 
     def for_dealer(self) -> TaskMessage:
         """Return the message of the dealer's task."""
-        arrival = IncomingFile(self.anchor, most_anchor_bytes(self.study), self._accept_anchor)
+        arrival = IncomingFile(self.anchor, most_anchor_bytes(self.study), self._accept_anchor, self.counter.piece_size)
         return self._hand_ticket({}, arrival)
 
     def for_participant(self, name: str) -> TaskMessage:
@@ -254,7 +259,9 @@ class ServerWorkflow:
         If the server has no anchor, sites that already have it can still share; the others report that they have none.
         """
         most = self.exchange.most_bundle_bytes(self.study)
-        arrival = IncomingFile(self.bundle(name), most, lambda path: self._accept_bundle(name, path))
+        arrival = IncomingFile(
+            self.bundle(name), most, lambda path: self._accept_bundle(name, path), self.counter.piece_size
+        )
         files = {"anchor": self.anchor} if self.anchor.exists() else {}
         return self._hand_ticket(files, arrival) | _described(files)
 

@@ -142,12 +142,16 @@ def put_file(
     digest: str,
     allow_http: bool = False,
     progress: Progress | None = None,
+    timeout: float = TIMEOUT,
 ) -> Answer:
-    """Send a file by PUT once and return the store's response; a broken connection raises a `TransientError`."""
+    """Send a file by PUT once and return the store's response.
+
+    A broken connection raises a `TransientError`, and so does a store that sends nothing for `timeout` seconds.
+    """
     for _ in range(_MOST_REDIRECTS + 1):
         file.seek(0)
         body = _Body(file, size, progress)
-        answer = _exchange(parts, body, size)
+        answer = _exchange(parts, body, size, timeout)
         if answer.status in (307, 308) and "location" in answer.headers:
             parts = _follow_redirect(parts, answer.headers["location"], allow_http=allow_http)
             continue
@@ -157,11 +161,11 @@ def put_file(
     return answer
 
 
-def _exchange(parts: SplitResult, body: _Body, size: int) -> Answer:
+def _exchange(parts: SplitResult, body: _Body, size: int, timeout: float) -> Answer:
     proxy = _find_proxy(parts)
     through = f" through the proxy in {parts.scheme.lower()}_proxy" if proxy else ""
     try:
-        connection, target, headers = _connect(parts, proxy)
+        connection, target, headers = _connect(parts, proxy, timeout)
         try:
             broken: OSError | None = None
             try:
@@ -223,18 +227,20 @@ def _find_proxy(parts: SplitResult) -> SplitResult | None:
     return via
 
 
-def _connect(parts: SplitResult, via: SplitResult | None) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
+def _connect(
+    parts: SplitResult, via: SplitResult | None, timeout: float
+) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
     """Return a connection, direct or through a proxy, the target of the request, and headers for the proxy."""
     host, secure = str(parts.hostname), parts.scheme.lower() == "https"
     make = http.client.HTTPSConnection if secure else http.client.HTTPConnection
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if via is None:
-        return make(host, parts.port, timeout=TIMEOUT, blocksize=_BLOCK), target, {}
+        return make(host, parts.port, timeout=timeout, blocksize=_BLOCK), target, {}
     headers = {}
     if via.username is not None:
         who = f"{unquote(via.username)}:{unquote(via.password or '')}".encode()
         headers["Proxy-Authorization"] = f"Basic {base64.b64encode(who).decode()}"
-    connection = make(str(via.hostname), via.port or 80, timeout=TIMEOUT, blocksize=_BLOCK)
+    connection = make(str(via.hostname), via.port or 80, timeout=timeout, blocksize=_BLOCK)
     if secure:
         connection.set_tunnel(host, parts.port or 443, headers=headers)
         return connection, target, {}

@@ -55,8 +55,6 @@ from mooring.tables.reader import THREADS, read_ahead
 from mooring.typing import Progress, TableSource
 
 Indices = npt.NDArray[np.unsignedinteger]
-_STRETCH_BYTES = 2**24
-_NUMBERS_AT_ONCE = 2**16  # numbers that get noise at a time; they fit in the processor's cache
 _KEPT = "upload" + SUFFIX
 
 
@@ -69,6 +67,19 @@ class _Surveyed:
     class_counts: dict[str, int] | None
 
 
+@dataclass(frozen=True)
+class Blocks:
+    """How much of a bundle is written at a time. The bundle does not depend on it."""
+
+    stretch_bytes: int = 2**24
+    """Size of the stretches in which rows are moved to their places."""
+    noise_numbers: int = 2**16
+    """How many numbers get noise at a time; they fit in the processor's cache."""
+
+
+_BLOCKS = Blocks()
+
+
 def share_rows(
     vault: Vault,
     study: Study,
@@ -79,6 +90,7 @@ def share_rows(
     consent: Consent,
     ignore: Collection[str] = (),
     progress: Progress | None = None,
+    blocks: Blocks = _BLOCKS,
 ) -> ShareResult:
     """Write the one bundle of these rows in this study, or write the same bytes again. Ignored columns are not shared."""
     rotation_of(study)
@@ -107,7 +119,7 @@ def share_rows(
             if not (reissued and kept.exists() and hash_file(kept, what="the bundle") == entry.bundle):
                 places, shuffled = _place(perturbation, surveyed, entry.rows_digest)
                 del surveyed
-                digest = _write(kept, perturbation, entry.rows_digest, mapped, places, shuffled, tell)
+                digest = _write(kept, perturbation, entry.rows_digest, mapped, places, shuffled, tell, blocks)
                 if reissued and digest != entry.bundle:
                     kept.unlink()
                     raise RefusedError(
@@ -171,10 +183,11 @@ def _write(
     places: Indices,
     labels: npt.NDArray[Any],
     tell: Progress,
+    blocks: Blocks,
 ) -> str:
     """Second and third pass: write the bundle durably, and return its SHA-256."""
     study, n_rows, h = perturbation.study, places.size, rotation_of(perturbation.study).n_components
-    stretch = max(1, _STRETCH_BYTES // (4 * h))
+    stretch = max(1, blocks.stretch_bytes // (4 * h))
     n_stretches = -(-n_rows // stretch)
     arrays, start = hashlib.sha256(), find_data_start(study, n_rows=n_rows)
     with open_scratch(path.parent, what="the bundle") as grouped:
@@ -190,7 +203,9 @@ def _write(
             file.seek(start)
             put(np.asarray(perturbation.anchor_representation(), dtype="<f4", order="C"))
             noise = perturbation.data_noise(n_rows, rows_digest)
-            for k, rows in enumerate(read_ahead(_settle(grouped, places, stretch, study, noise)), start=1):
+            for k, rows in enumerate(
+                read_ahead(_settle(grouped, places, stretch, study, noise, blocks.noise_numbers)), start=1
+            ):
                 put(rows)
                 tell(0.8 * n_stretches + 0.2 * k, n_stretches)
             for begin in range(0, labels.size, stretch):
@@ -237,7 +252,7 @@ def _read_rows(file: BinaryIO, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.
 
 
 def _settle(
-    grouped: BinaryIO, places: Indices, stretch: int, study: Study, noise: Stream
+    grouped: BinaryIO, places: Indices, stretch: int, study: Study, noise: Stream, at_once: int
 ) -> Iterator[npt.NDArray[np.float32]]:
     """Yield the rows of the bundle stretch by stretch, in their places and with noise."""
     h, scale = rotation_of(study).n_components, rotation_of(study).data_noise_scale
@@ -251,13 +266,13 @@ def _settle(
             flat = rows.reshape(-1)
 
             def add(at: int, flat: npt.NDArray[np.float32] = flat, start: int = begin * h) -> None:
-                piece = flat[at : at + _NUMBERS_AT_ONCE]
+                piece = flat[at : at + at_once]
                 piece[:] = add_noise(
                     piece, rotation_of(study).data_noise_scale, noise, start=start + at, precision="float32"
                 )
 
             if scale:
-                list(threads.map(add, range(0, flat.size, _NUMBERS_AT_ONCE)))
+                list(threads.map(add, range(0, flat.size, at_once)))
             yield rows
 
 
