@@ -12,7 +12,7 @@ from mooring.audit.point_result import PointResult, find_strongest
 
 
 def _take(kind: type, options: dict[str, Any]) -> dict[str, Any]:
-    return {one.name: options.pop(one.name) for one in fields(kind) if one.name in options}
+    return {field.name: options.pop(field.name) for field in fields(kind) if field.name in options}
 
 
 def audited(*data: Any, **options: Any) -> AuditResult:
@@ -49,9 +49,9 @@ BY_MOMENTS = ("moments", "known-rows", "repeated-upload")  # few class means and
 def figures_of_audit(result: AuditResult) -> dict[str, Any]:
     """The numbers of an audit: every figure's value, and all that stands beside the strongest attack's."""
 
-    def of(one: PointResult) -> dict[str, Any]:
-        aside = UNSTABLE if METHODS[one.point.method].uses_anchor else UNSTABLE + BY_MOMENTS
-        outcomes = [outcome for outcome in one.outcomes if not outcome.attack.startswith(aside)]
+    def of(point: PointResult) -> dict[str, Any]:
+        aside = UNSTABLE if METHODS[point.point.method].uses_anchor else UNSTABLE + BY_MOMENTS
+        outcomes = [outcome for outcome in point.outcomes if not outcome.attack.startswith(aside)]
         values = {
             outcome.attack: [figure.value for figure in outcome.figures.values()]
             for outcome in outcomes
@@ -59,14 +59,14 @@ def figures_of_audit(result: AuditResult) -> dict[str, Any]:
         }
         strongest = {}
         for measure in dict.fromkeys(measure for outcome in outcomes for measure in outcome.figures):
-            found = find_strongest(outcomes, measure)
-            if found is not None:
-                figure = found.figures[measure]
+            strongest_outcome = find_strongest(outcomes, measure)
+            if strongest_outcome is not None:
+                figure = strongest_outcome.figures[measure]
                 beside = [figure.interval.low, figure.interval.high, figure.chance, figure.control, figure.floor]
-                strongest[measure] = [found.attack, *beside, figure.n, figure.higher_is_worse]
-        return {"sigma": one.data_noise_scale, "values": values, "strongest": strongest, "learner": one.learner}
+                strongest[measure] = [strongest_outcome.attack, *beside, figure.n, figure.higher_is_worse]
+        return {"sigma": point.data_noise_scale, "values": values, "strongest": strongest, "learner": point.learner}
 
-    return {str(tuple(vars(one.point).values())): of(one) for one in result.points}
+    return {str(tuple(vars(point.point).values())): of(point) for point in result.points}
 
 
 def scores_of_audit(result: AuditResult) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def scores_of_audit(result: AuditResult) -> dict[str, Any]:
     def of(score: Any) -> Any:
         return score and [score.value, score.low, score.high]
 
-    points = [[of(one.deployed), of(one.noisy_test), one.gain and one.gain.answer] for one in result.points]
+    points = [[of(point.deployed), of(point.noisy_test), point.gain and point.gain.answer] for point in result.points]
     return {"alone": of(result.references.local_only), "pooled": of(result.references.pooled_raw), "points": points}
 
 

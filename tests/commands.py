@@ -18,12 +18,14 @@ def run(*words: Any, code: int | None = 0, what: str = "", place: Path | None = 
     """Run a command in a folder, which must end with this exit code (None: any), its error being about `what`."""
     failing = patch.object(Output, "fail", autospec=True, side_effect=Output.fail)
     with chdir(place or Path.cwd()), failing as fail:
-        found = CliRunner().invoke(app, [str(word) for word in words], env=CALM | environment)
-    assert code in (None, found.exit_code), f"mooring {' '.join(map(str, words))}\n{found.output}\n{found.exception!r}"
-    assert "Traceback" not in found.output
+        result = CliRunner().invoke(app, [str(word) for word in words], env=CALM | environment)
+    assert code in (None, result.exit_code), (
+        f"mooring {' '.join(map(str, words))}\n{result.output}\n{result.exception!r}"
+    )
+    assert "Traceback" not in result.output
     subjects = [getattr(call.args[1], "what", "") for call in fail.call_args_list]
-    assert not what or what in subjects or f"mooring: {what}" in flat(found.stderr), found.stderr
-    return found
+    assert not what or what in subjects or f"mooring: {what}" in flat(result.stderr), result.stderr
+    return result
 
 
 def record_of(*words: Any, code: int = 0, **environment: str) -> dict[str, Any]:

@@ -157,7 +157,7 @@ def refused() -> Callable[..., None]:
 def chromium() -> str:
     """The program: $CHROMIUM, or one on the path. Without one, tests fail in CI and skip elsewhere."""
     names = (os.environ.get("CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
-    program = next((found for name in names if name and (found := shutil.which(name))), None)
+    program = next((location for name in names if name and (location := shutil.which(name))), None)
     if program is None:
         say = pytest.fail if os.environ.get("CI") else pytest.skip
         say("Chromium is not installed: pages were not opened in a browser. Install it, or name it in $CHROMIUM.")

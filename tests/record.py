@@ -25,10 +25,10 @@ MACHINE = "x86_64"
 _ELSEWHERE = (0.1, 0.05)  # relative and absolute
 
 
-def check_record(path: Path, name: str, found: Any, *, rel: float = 1e-3, abs: float = 1e-6) -> None:
+def check_record(path: Path, name: str, measured: Any, *, rel: float = 1e-3, abs: float = 1e-6) -> None:
     """Hold figures, nested in dictionaries and sequences as they may be, against those recorded under a name."""
     record = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    plain = _plain(found)
+    plain = _plain(measured)
     if os.environ.get("RENEW_RECORDS"):
         lines = (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in sorted((record | {name: plain}).items()))
         path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
@@ -57,15 +57,15 @@ def without_digests(text: str) -> str:
     return re.sub(r"\b([a-z2-7]{4}-){6}[a-z2-7]{4}\b", "FINGERPRINT", text)
 
 
-def _plain(found: Any) -> Any:
+def _plain(content: Any) -> Any:
     """The same in JSON's types, numbers to six digits."""
-    if isinstance(found, dict):
-        return {str(key): _plain(value) for key, value in found.items()}
-    if isinstance(found, list | tuple | np.ndarray):
-        return [_plain(value) for value in found]
-    if isinstance(found, float | np.floating):
-        return float(f"{found:.6g}") * (found**2 > 1e-16) if math.isfinite(found) else str(float(found))
-    return found.item() if isinstance(found, np.generic) else found
+    if isinstance(content, dict):
+        return {str(key): _plain(value) for key, value in content.items()}
+    if isinstance(content, list | tuple | np.ndarray):
+        return [_plain(value) for value in content]
+    if isinstance(content, float | np.floating):
+        return float(f"{content:.6g}") * (content**2 > 1e-16) if math.isfinite(content) else str(float(content))
+    return content.item() if isinstance(content, np.generic) else content
 
 
 def _leaves(plain: Any, place: str = "") -> Iterator[tuple[str, Any]]:
@@ -77,7 +77,7 @@ def _leaves(plain: Any, place: str = "") -> Iterator[tuple[str, Any]]:
             yield from _leaves(value, f"{place}/{key}")
 
 
-def _same(found: Any, expected: Any, rel: float, abs: float) -> bool:
-    if isinstance(expected, float) and isinstance(found, float | int):
-        return bool(found == pytest.approx(expected, rel=rel, abs=abs))
-    return bool(found == expected)
+def _same(value: Any, expected: Any, rel: float, abs: float) -> bool:
+    if isinstance(expected, float) and isinstance(value, float | int):
+        return bool(value == pytest.approx(expected, rel=rel, abs=abs))
+    return bool(value == expected)

@@ -102,9 +102,9 @@ def rewrite_bundle(
     path: Path, study: Study, signer: SigningKey, *, written_for: Study | None = None, **changes: np.ndarray
 ) -> None:
     """Write a bundle again with other labels or another anchor representation, signed all the same."""
-    found = verify_bundle(path, written_for or study)
-    own = {"representation": found.representation(), "anchor_representation": found.anchor_representation}
-    write_bundle(path, study, **({**own, "labels": found.labels()} | changes), signer=signer)
+    bundle = verify_bundle(path, written_for or study)
+    arrays = {"representation": bundle.representation(), "anchor_representation": bundle.anchor_representation}
+    write_bundle(path, study, **({**arrays, "labels": bundle.labels()} | changes), signer=signer)
 
 
 def vaulted_study(vaults: Mapping[str, Vault], analyst: Vault, m: int, r: int, **changes: Any) -> Study:

@@ -21,14 +21,14 @@ def make_study(
     **rest: Any,
 ) -> Study:
     """A study of rotation; `scales` and `rest` hold further settings of the mechanism and fields of the study."""
-    own = {field.name for field in fields(RotationSettings)}
-    inner = {key: rest.pop(key) for key in [*rest] if key in own}
+    names = {field.name for field in fields(RotationSettings)}
+    inner = {key: rest.pop(key) for key in [*rest] if key in names}
     mechanism = RotationSettings(method, n_components, n_anchor_rows, *scales, **inner)
     return Study(name=name, nonce=nonce, columns=tuple(columns), label=label, mechanism=mechanism, **rest)
 
 
 def change(study: Study, **changes: Any) -> Study:
     """The same study with other settings of its mechanism, or other fields."""
-    own = {field.name for field in fields(study.mechanism)}  # type: ignore[arg-type]
-    inner = {key: changes.pop(key) for key in [*changes] if key in own}
+    names = {field.name for field in fields(study.mechanism)}  # type: ignore[arg-type]
+    inner = {key: changes.pop(key) for key in [*changes] if key in names}
     return replace(study, mechanism=replace(study.mechanism, **inner), **changes)  # type: ignore[type-var]

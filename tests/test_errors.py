@@ -48,7 +48,7 @@ def test_of_a_foreign_exception_its_kind_and_place_are_told_and_never_its_messag
             raise problem
         except Exception as raised:
             caught.append(explain_error(raised, is_out_of_memory=isinstance(raised, MemoryError)))
-    assert [type(one) for one in caught] == [UnforeseenError, StorageError, InputError]
+    assert [type(error) for error in caught] == [UnforeseenError, StorageError, InputError]
     assert "KeyError in test_errors.py" in str(caught[0])
-    assert not any("17" in str(one).replace("line 17", "") for one in caught)
+    assert not any("17" in str(error).replace("line 17", "") for error in caught)
     assert explain_error(error) is error

@@ -30,11 +30,11 @@ def rows(n: int = 40, m: int = 4, seed: int = 0) -> np.ndarray:
 def test_the_perturbation_is_rigid_and_secret_unless_seeded() -> None:
     X = rows()
     first, second = (RigidPerturbation().fit(X) for _ in range(2))
-    for one in (first, second):
-        Y = one.transform(X)
+    for each in (first, second):
+        Y = each.transform(X)
         assert np.allclose(np.linalg.norm(Y[0] - Y[1]), np.linalg.norm(X[0] - X[1]))
-        assert np.allclose(one.inverse_transform(Y), X)
-        assert np.allclose(one.upload(X), Y)  # without noise
+        assert np.allclose(each.inverse_transform(Y), X)
+        assert np.allclose(each.upload(X), Y)  # without noise
     assert not np.allclose(first.transform(X), second.transform(X))
     assert not np.allclose(second.fit(X).transform(X), Y)  # a second fit draws another secret
     seeded = [RigidPerturbation(random_state=3).fit(X).transform(X) for _ in range(2)]
@@ -43,31 +43,31 @@ def test_the_perturbation_is_rigid_and_secret_unless_seeded() -> None:
 
 def test_noise_is_in_the_upload_only_and_the_same_for_the_same_rows() -> None:
     X = rows(2000)
-    one = RigidPerturbation(data_noise_scale=0.3).fit(X)
-    noise = one.upload(X) - one.transform(X)
+    fitted = RigidPerturbation(data_noise_scale=0.3).fit(X)
+    noise = fitted.upload(X) - fitted.transform(X)
     assert noise.std() == pytest.approx(0.3, rel=0.05)
-    assert np.array_equal(one.upload(X), one.upload(X.copy()))
-    other = one.upload(X + 1.0) - one.transform(X + 1.0)
+    assert np.array_equal(fitted.upload(X), fitted.upload(X.copy()))
+    other = fitted.upload(X + 1.0) - fitted.transform(X + 1.0)
     assert abs(np.corrcoef(noise.ravel(), other.ravel())[0, 1]) < 0.05
-    one.set_params(data_noise_scale=0.6)
-    doubled = one.upload(X) - one.transform(X)  # two scales of one noise would give the rows away
+    fitted.set_params(data_noise_scale=0.6)
+    doubled = fitted.upload(X) - fitted.transform(X)  # two scales of one noise would give the rows away
     assert abs(np.corrcoef(noise.ravel(), doubled.ravel())[0, 1]) < 0.05
 
 
 def test_what_is_printed_holds_no_secret() -> None:
-    one = RigidPerturbation().fit(rows())
-    printed = repr(one) + repr(vars(one)) + str(one) + one._repr_html_()
-    numbers = [*one.secret_.orthogonal.ravel(), *one.secret_.translation]
+    fitted = RigidPerturbation().fit(rows())
+    printed = repr(fitted) + repr(vars(fitted)) + str(fitted) + fitted._repr_html_()
+    numbers = [*fitted.secret_.orthogonal.ravel(), *fitted.secret_.translation]
     assert not any(f"{abs(number):.6f}"[:7] in printed for number in numbers)
-    assert str(one._streams.entropy) not in printed
+    assert str(fitted._streams.entropy) not in printed
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "public-svd"])
 def test_a_projection_decodes_what_it_kept(kind: Any) -> None:
     X = rows() @ np.diag([3.0, 2.0, 0.0, 0.0])
-    one = PublicProjection(2, kind=kind, random_state=0).fit(X)
-    kept = one.projection_.decode(one.projection_.encode(X))
-    assert np.allclose(one.inverse_transform(one.transform(X)), kept)
+    fitted = PublicProjection(2, kind=kind, random_state=0).fit(X)
+    kept = fitted.projection_.decode(fitted.projection_.encode(X))
+    assert np.allclose(fitted.inverse_transform(fitted.transform(X)), kept)
     if kind == "public-svd":
         assert np.allclose(kept, X)
 
@@ -81,7 +81,7 @@ def uploads(n_participants: int, noise: float = 0.0) -> tuple[list[RigidPerturba
     rng = np.random.default_rng(1)
     anchor = make_anchor(16, 4, rng=rng)
     secrets = [RigidPerturbation(random_state=k).fit(anchor) for k in range(n_participants)]
-    return secrets, [one.transform(anchor) + noise * rng.standard_normal(anchor.shape) for one in secrets]
+    return secrets, [secret.transform(anchor) + noise * rng.standard_normal(anchor.shape) for secret in secrets]
 
 
 def test_aligners_bring_everybody_together_and_late_joiners_too() -> None:
@@ -89,7 +89,9 @@ def test_aligners_bring_everybody_together_and_late_joiners_too() -> None:
     aligners = AnchorAligner.fit_many(sent[:3])
     late = AnchorAligner(template=aligners[0].template_).fit(sent[3])
     X = rows()
-    together = [one.transform(secret.transform(X)) for one, secret in zip([*aligners, late], secrets, strict=True)]
+    together = [
+        aligner.transform(secret.transform(X)) for aligner, secret in zip([*aligners, late], secrets, strict=True)
+    ]
     for other in together[1:]:
         assert np.allclose(other, together[0], atol=1e-8)
     assert np.allclose(late.inverse_transform(together[3]), secrets[3].transform(X))
@@ -98,9 +100,9 @@ def test_aligners_bring_everybody_together_and_late_joiners_too() -> None:
 
 def test_an_aligner_is_rigid_also_with_noise() -> None:
     _, sent = uploads(3, noise=0.1)
-    for one in AnchorAligner.fit_many(sent):
-        assert np.allclose(one.map_.orthogonal.T @ one.map_.orthogonal, np.eye(4))
-        assert clone(one).fit(sent[0]).transform(sent[0]).shape == (16, 4)
+    for aligner in AnchorAligner.fit_many(sent):
+        assert np.allclose(aligner.map_.orthogonal.T @ aligner.map_.orthogonal, np.eye(4))
+        assert clone(aligner).fit(sent[0]).transform(sent[0]).shape == (16, 4)
 
 
 def test_in_a_pipeline() -> None:

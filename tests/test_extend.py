@@ -110,14 +110,14 @@ def depends_on_the_time(view: Any, *, rng: np.random.Generator, seen: list[int] 
 
 def loses_a_row(view: Any, *, rng: np.random.Generator) -> Any:
     """x"""
-    found = zeros(view, rng=rng)
-    return replace(found, rows=found.rows[1:])
+    is_near = zeros(view, rng=rng)
+    return replace(is_near, rows=is_near.rows[1:])
 
 
 def is_not_finite(view: Any, *, rng: np.random.Generator) -> Any:
     """x"""
-    found = zeros(view, rng=rng)
-    return replace(found, rows=found.rows + np.nan)
+    is_near = zeros(view, rng=rng)
+    return replace(is_near, rows=is_near.rows + np.nan)
 
 
 def never_applies(view: Any, *, rng: np.random.Generator) -> Any:

@@ -57,7 +57,7 @@ def takers_of_rng() -> dict[str, Callable[..., Any]]:
     """Every public function, class and method with a parameter `rng`, by name."""
     names = (module.name for module in iter_modules(mooring.__path__, "mooring.") if module.name[-2:] != "__")
     packages = [mooring, *map(import_module, names)]
-    found = {}
+    words = {}
     for package in packages:
         for name in getattr(package, "__all__", ()):
             public = getattr(package, name)
@@ -65,8 +65,8 @@ def takers_of_rng() -> dict[str, Callable[..., Any]]:
             for taker in filter(callable, (public, *methods)):
                 with suppress(ValueError, TypeError):
                     if "rng" in signature(taker).parameters:
-                        found[f"{taker.__module__}.{taker.__qualname__}"] = taker
-    return found
+                        words[f"{taker.__module__}.{taker.__qualname__}"] = taker
+    return words
 
 
 @pytest.mark.parametrize("rng", [5, True, 0.5, "5", None, np.random.RandomState(5)], ids=lambda rng: type(rng).__name__)

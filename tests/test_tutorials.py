@@ -53,7 +53,7 @@ def test_cells_are_plain_and_use_public_names_only(hook: ModuleType, path: Path)
             name = getattr(node, "attr", getattr(node, "id", ""))
             assert name == "_" or not name.startswith("_"), cell.text
             if isinstance(node, ast.ImportFrom) and node.module == "mooring":
-                assert {found.name for found in node.names} <= set(mooring.__all__)
+                assert {name.name for name in node.names} <= set(mooring.__all__)
 
 
 WELL = """# %% [markdown]

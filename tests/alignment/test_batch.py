@@ -18,18 +18,18 @@ def batch(make_study: Callable) -> np.ndarray:
     return np.stack([make_study(6, 3, 12, noise=noise, seed=seed).uploads for seed, noise in enumerate(noises)])
 
 
-def effective_gauge(one: Any, other: Any) -> np.ndarray:
+def effective_gauge(value: Any, other: Any) -> np.ndarray:
     """What turns the first alignment's common space into the second's, as each participant sees it."""
     return np.stack(
-        [to_numpy(a.orthogonal).T @ to_numpy(b.orthogonal) for a, b in zip(one.maps, other.maps, strict=True)]
+        [to_numpy(a.orthogonal).T @ to_numpy(b.orthogonal) for a, b in zip(value.maps, other.maps, strict=True)]
     )
 
 
-def assert_same(one: Any, other: Any, *, atol: float) -> None:
+def assert_same(value: Any, other: Any, *, atol: float) -> None:
     """Equal alignments, up to the one orthogonal map of the common space that every solver is free to choose."""
-    assert one.objective == pytest.approx(other.objective, rel=1e-10)
-    assert one.misfit == pytest.approx(other.misfit, rel=1e-8, abs=1e-10)
-    gauge = effective_gauge(one, other)
+    assert value.objective == pytest.approx(other.objective, rel=1e-10)
+    assert value.misfit == pytest.approx(other.misfit, rel=1e-8, abs=1e-10)
+    gauge = effective_gauge(value, other)
     assert np.allclose(gauge, gauge[0], atol=atol)
 
 
@@ -46,16 +46,16 @@ def test_a_batch_equals_its_problems_one_at_a_time(solver: str, batch: np.ndarra
 
 def test_two_participants_come_in_batches_too(make_study: Callable) -> None:
     uploads = np.stack([make_study(2, 3, 12, noise=0.3, seed=seed).uploads for seed in range(3)])
-    for alignment, one in zip(align_batch(uploads), uploads, strict=True):
+    for alignment, upload in zip(align_batch(uploads), uploads, strict=True):
         assert alignment.termination is Termination.CLOSED_FORM
-        assert_same(alignment, align(one), atol=1e-12)
+        assert_same(alignment, align(upload), atol=1e-12)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_torch_equals_numpy(solver: str, batch: np.ndarray, torch: ModuleType) -> None:
     expected, got = align_batch(batch, solver=solver), align_batch(torch.as_tensor(batch), solver=solver)
-    for one, other in zip(expected, got, strict=True):
-        assert_same(one, other, atol=1e-6)
+    for solution, other in zip(expected, got, strict=True):
+        assert_same(solution, other, atol=1e-6)
         assert isinstance(other.template, torch.Tensor)
 
 
@@ -70,9 +70,9 @@ def test_a_gpu_that_is_rarely_looked_at_finds_the_same(
     monkeypatch.setattr(
         "mooring.geometry.riemannian_lbfgs.capture", lambda function, device: captured.append(1) or function
     )
-    for one, other in zip(expected, align_batch(torch.as_tensor(batch)), strict=True):
-        assert_same(one, other, atol=1e-6)
-        assert other.iterations <= 2 * one.iterations + 10
+    for solution, other in zip(expected, align_batch(torch.as_tensor(batch)), strict=True):
+        assert_same(solution, other, atol=1e-6)
+        assert other.iterations <= 2 * solution.iterations + 10
     assert captured
     assert not torch.backends.cuda.matmul.allow_tf32
 
@@ -108,7 +108,7 @@ def test_noisy_problems_of_a_batch_are_solved_about_as_well_as_alone(make_study:
     """In high noise there are many local optima, and which one is found may depend on the company; not by much."""
     uploads = np.stack([make_study(6, 3, 12, noise=1.0, seed=seed).uploads for seed in range(10)])
     together = np.array([alignment.objective for alignment in align_batch(uploads)])
-    alone = np.array([align(one).objective for one in uploads])
+    alone = np.array([align(upload).objective for upload in uploads])
     assert np.all(np.abs(together / alone - 1) < 0.05)
     assert abs(np.mean(together / alone) - 1) < 0.01
 

@@ -173,9 +173,9 @@ def test_the_certificate_does_not_depend_on_everybody_s_frame(make_study: Callab
     rng = np.random.default_rng(0)
     uploads = make_study(5, 3, 12, noise=0.6, seed=7).uploads
     turned = RigidMap.sample(3, rng=rng, batch_shape=(5,)).apply(uploads)
-    one, other = (align(B, certify=True).certificate for B in (uploads, turned))
-    assert one.certified == other.certified
-    assert one.min_eigenvalue == pytest.approx(other.min_eigenvalue, rel=1e-3)
+    certificate, other = (align(B, certify=True).certificate for B in (uploads, turned))
+    assert certificate.certified == other.certified
+    assert certificate.min_eigenvalue == pytest.approx(other.min_eigenvalue, rel=1e-3)
 
 
 @pytest.mark.parametrize("solver", ["gpm", "spectral"])
@@ -197,13 +197,13 @@ def test_maps_that_cancel_are_not_certified() -> None:
 def test_above_the_transition_certificates_depend_on_the_shape(shape: tuple[int, int, int], certified: int) -> None:
     """As docs/certificate.md has it: at twice v_PT, a short anchor is certified in 6 draws of 6, a longer one in none."""
     p, d, r = shape
-    found = 0
+    count = 0
     for seed in range(6):
         rng = np.random.default_rng(seed)
         anchor, v = make_anchor(r, d, rng=rng), 2 * transition_scale(p, d, r)
         uploads = [anchor @ sample_orthogonal(d, rng=rng) + v * rng.standard_normal((r, d)) for _ in range(p)]
-        found += align(uploads, certify=True).certificate.certified
-    assert found == certified
+        count += align(uploads, certify=True).certificate.certified
+    assert count == certified
 
 
 def test_a_certificate_reads_as_a_sentence() -> None:

@@ -153,13 +153,13 @@ def test_an_upload_of_another_scale_does_not_hold_up_the_others(
 ) -> None:
     uploads = make_study(*shape, noise=noise, seed=0).uploads
     uploads[1] *= scale
-    found, power = align(uploads), align(uploads, solver="gpm")
-    assert found.converged
-    assert found.iterations <= max(2 * power.iterations, 50)
-    assert found.objective > power.objective * (1 - 1e-12)
+    alignment, power = align(uploads), align(uploads, solver="gpm")
+    assert alignment.converged
+    assert alignment.iterations <= max(2 * power.iterations, 50)
+    assert alignment.objective > power.objective * (1 - 1e-12)
     if noise < 0.1 or scale > 1:  # otherwise there is more than one optimum
-        for one, other in zip(found.maps[1:], power.maps[1:], strict=True):
-            relative = one.orthogonal @ found.maps[0].orthogonal.T
+        for rigid_map, other in zip(alignment.maps[1:], power.maps[1:], strict=True):
+            relative = rigid_map.orthogonal @ alignment.maps[0].orthogonal.T
             assert np.allclose(relative, other.orthogonal @ power.maps[0].orthogonal.T, atol=1e-6)
 
 

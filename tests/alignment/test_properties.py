@@ -23,8 +23,8 @@ def turned(uploads: np.ndarray, seed: int) -> tuple[RigidMap, np.ndarray]:
 
 def assert_same_up_to_one_map(aligned: np.ndarray, others: np.ndarray, *, atol: float = 1e-6) -> None:
     """The rows of all participants together are one rigid image of the others: all their distances agree."""
-    one, other = (np.concatenate(list(rows)) for rows in (aligned, others))
-    gaps = [np.linalg.norm(rows[:, None] - rows[None], axis=-1) for rows in (one, other)]
+    joined, other = (np.concatenate(list(rows)) for rows in (aligned, others))
+    gaps = [np.linalg.norm(rows[:, None] - rows[None], axis=-1) for rows in (joined, other)]
     assert np.allclose(*gaps, atol=atol)
 
 
@@ -40,10 +40,10 @@ def test_nobody_s_own_frame_matters(
     p, d = size
     uploads = make_study(p, d, 4 * d + 1, noise=noise, seed=seed).uploads
     _, others = turned(uploads, seed)
-    one, other = align(uploads, solver=solver), align(others, solver=solver)
-    assert one.objective == pytest.approx(other.objective, rel=1e-9)
-    assert one.misfit == pytest.approx(other.misfit, rel=1e-6, abs=1e-9)
-    assert_same_up_to_one_map(aligned(one, uploads), aligned(other, others))
+    alignment, other = align(uploads, solver=solver), align(others, solver=solver)
+    assert alignment.objective == pytest.approx(other.objective, rel=1e-9)
+    assert alignment.misfit == pytest.approx(other.misfit, rel=1e-6, abs=1e-9)
+    assert_same_up_to_one_map(aligned(alignment, uploads), aligned(other, others))
 
 
 @given(sizes, st.floats(0.0, 3.0), seeds)
@@ -69,11 +69,11 @@ def test_the_order_of_participants_does_not_matter(
     p, d = size
     uploads = make_study(p, d, 4 * d + 1, noise=noise, seed=seed).uploads
     order = np.random.default_rng(seed).permutation(p)
-    one, other = align(uploads, solver=solver), align(uploads[order], solver=solver)
-    assert one.objective == pytest.approx(other.objective, rel=1e-9)
-    gauge = one.maps[order[0]].inverse().compose(other.maps[0])
+    alignment, other = align(uploads, solver=solver), align(uploads[order], solver=solver)
+    assert alignment.objective == pytest.approx(other.objective, rel=1e-9)
+    gauge = alignment.maps[order[0]].inverse().compose(other.maps[0])
     for place, participant in enumerate(order):
-        moved = one.maps[participant].compose(gauge)
+        moved = alignment.maps[participant].compose(gauge)
         assert np.allclose(moved.orthogonal, other.maps[place].orthogonal, atol=1e-6)
         assert np.allclose(moved.translation, other.maps[place].translation, atol=1e-5)
 
@@ -93,9 +93,9 @@ def test_zero_noise_recovers_exactly(
     )
     effective = [secret.compose(map) for secret, map in zip(study.secrets, alignment.maps, strict=True)]
     common = study.secrets[reference] if solver == "reference" else effective[0]
-    for one in effective:
-        assert np.allclose(one.orthogonal, common.orthogonal, atol=3e-7)
-        assert np.allclose(one.translation, common.translation, atol=3e-6)
+    for norm in effective:
+        assert np.allclose(norm.orthogonal, common.orthogonal, atol=3e-7)
+        assert np.allclose(norm.translation, common.translation, atol=3e-6)
     assert alignment.misfit == pytest.approx(0.0, abs=1e-9)
 
 

@@ -24,11 +24,14 @@ CASES = {"easy": (5, 4, 16, 0.05), "noisy": (6, 8, 32, 0.25), "hard": (8, 6, 24,
 def test_solutions_are_as_on_record(name: str, solver: str, make_study: Callable[..., Any]) -> None:
     *shape, noise = CASES[name]
     uploads = np.stack([make_study(*shape, noise=noise, seed=seed).uploads for seed in range(6)])
-    found = align_batch(uploads, solver=solver, certify=True)
-    values = {"objective": [one.objective for one in found], "misfit": [one.misfit for one in found]}
-    values["certified"] = [one.certificate.certified for one in found if one.certificate]
+    solutions = align_batch(uploads, solver=solver, certify=True)
+    values = {
+        "objective": [solution.objective for solution in solutions],
+        "misfit": [solution.misfit for solution in solutions],
+    }
+    values["certified"] = [solution.certificate.certified for solution in solutions if solution.certificate]
     check_record(RECORD, f"{name}, {solver}", values, rel=1e-4, abs=1e-4)
-    check_record(RECORD, f"{name}, {solver}, iterations", float(sum(one.iterations for one in found)), rel=0.12)
+    check_record(RECORD, f"{name}, {solver}, iterations", float(sum(each.iterations for each in solutions)), rel=0.12)
 
 
 def test_a_relaxation_is_as_on_record(make_study: Callable[..., Any]) -> None:
@@ -36,8 +39,8 @@ def test_a_relaxation_is_as_on_record(make_study: Callable[..., Any]) -> None:
     start = sample_orthogonal(5, rng=np.random.default_rng(3), batch_shape=(1, 6))
     for limit in (2, 20):
         maps, iterations = relaxed_maps(problem, start, max_iterations=limit)
-        found = [float(iterations[0]), problem.objective(maps).item()]
-        check_record(RECORD, f"relaxed, {limit}", found, rel=0.01, abs=0.1)
+        figures = [float(iterations[0]), problem.objective(maps).item()]
+        check_record(RECORD, f"relaxed, {limit}", figures, rel=0.01, abs=0.1)
 
 
 @pytest.mark.parametrize(("n_rows", "size"), [(2 * 2**10, 1), (3 * 2**10, 2), (5 * 2**10, 4), (20 * 2**10, 7)])
@@ -56,5 +59,5 @@ def test_scales_up_to_the_limit_are_solved_in_single_precision(factor: float, si
 def test_maps_that_rest_exactly_have_converged_with_their_last_iteration() -> None:
     block = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     maps = np.broadcast_to(np.eye(2), (1, 3, 2, 2))
-    found = BatchSolution(maps, [Termination.ITERATION_LIMIT], np.ones(1, dtype=np.int64), np.zeros(1), np.zeros(1))
-    assert found.alignments(make_problem([block] * 3))[0].converged
+    solutions = BatchSolution(maps, [Termination.ITERATION_LIMIT], np.ones(1, dtype=np.int64), np.zeros(1), np.zeros(1))
+    assert solutions.alignments(make_problem([block] * 3))[0].converged

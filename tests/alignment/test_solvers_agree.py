@@ -16,7 +16,7 @@ def objectives(make_study: Callable) -> Callable[[str, tuple[int, int, int], flo
     @cache
     def solve(solver: str, shape: tuple[int, int, int], noise: float) -> np.ndarray:
         uploads = (make_study(*shape, noise=noise, seed=seed).uploads for seed in SEEDS)
-        return np.array([align(one, solver=solver).objective for one in uploads])
+        return np.array([align(upload, solver=solver).objective for upload in uploads])
 
     return solve
 
@@ -53,5 +53,7 @@ def test_procrustes_fits_noisy_anchors_better_than_one_reference_does(make_study
 
 def test_at_low_noise_the_accelerated_solver_needs_no_more_iterations(make_study: Callable) -> None:
     uploads = [make_study(10, 4, 16, noise=0.2, seed=seed).uploads for seed in SEEDS]
-    ours, theirs = (sum(align(one, solver=solver).iterations for one in uploads) for solver in ("accelerated", "gpm"))
+    ours, theirs = (
+        sum(align(upload, solver=solver).iterations for upload in uploads) for solver in ("accelerated", "gpm")
+    )
     assert ours <= theirs

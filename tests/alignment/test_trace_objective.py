@@ -77,8 +77,8 @@ def test_an_estimate_that_once_was_too_low_is_trusted_less_from_then_on() -> Non
     """By the gap over the estimate, of which a thousandth of the tolerance is the least that counts."""
     gap = FixedPointGap(1, tolerance=1e-3)
 
-    def asked(estimate: float, found: float) -> tuple[bool, float]:
-        t = 2 * math.asin(found / math.sqrt(8))
+    def asked(estimate: float, value: float) -> tuple[bool, float]:
+        t = 2 * math.asin(value / math.sqrt(8))
         turn = np.array([[math.cos(t), math.sin(t)], [-math.sin(t), math.cos(t)]])[None, None]
         optimiser: Any = SimpleNamespace(
             preconditioned=np.array([[estimate]]), problems=np.array([0]), evaluation=SimpleNamespace(extra=(turn,))

@@ -42,13 +42,13 @@ def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
 
 def names_in(tree: ast.AST) -> set[str]:
     """Attributes and imported modules."""
-    found: set[str] = set()
+    items: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
-            found.add(node.attr)
+            items.add(node.attr)
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {one.name for one in node.names} | {getattr(node, "module", None) or ""}
-    return found
+            items |= {name.name for name in node.names} | {getattr(node, "module", None) or ""}
+    return items
 
 
 def parameters_section(docstring: str) -> re.Match[str] | None:
@@ -85,7 +85,9 @@ def test_the_studies_use_public_names_of_mooring_alone() -> None:
             if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "mooring":
                 module = __import__(node.module, fromlist=["__all__"])
                 private = [
-                    one.name for one in node.names if one.name not in (*getattr(module, "__all__", ()), "__version__")
+                    name.name
+                    for name in node.names
+                    if name.name not in (*getattr(module, "__all__", ()), "__version__")
                 ]
                 used += [f"{path.relative_to(ROOT)}: {node.module}.{name}" for name in private]
     assert used == []
@@ -108,16 +110,16 @@ def test_nothing_outside_a_mechanisms_folders_asks_which_mechanism_it_is() -> No
     paths = sources("src")
     inside = {path for path in paths if any(folder in path.parents for folder in folders)}
     classes = {node.name for path in inside for node in parsed(path).body if isinstance(node, ast.ClassDef)}
-    own = {name for name in classes if name.endswith(OF_ONE_MECHANISM)} | {*list_own_steps(), "SECURE_SUM"}
-    assert {"RotationSettings", "SumPoint", "RowBundle", "secure-sum"} <= own
+    names_of_one = {name for name in classes if name.endswith(OF_ONE_MECHANISM)} | {*list_own_steps(), "SECURE_SUM"}
+    assert {"RotationSettings", "SumPoint", "RowBundle", "secure-sum"} <= names_of_one
     asking = [
         f"{path.relative_to(package)}:{condition.lineno}"
         for path in paths
         if path not in inside
         for condition in conditions(parsed(path))
         for node in ast.walk(condition)
-        if {getattr(node, "id", None), getattr(node, "attr", None)} & own
-        or (isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in own)
+        if {getattr(node, "id", None), getattr(node, "attr", None)} & names_of_one
+        or (isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names_of_one)
     ]
     assert asking == []
 
@@ -135,7 +137,7 @@ def test_an_attacker_is_shown_what_a_simulation_shows() -> None:
 
 def test_nothing_is_used_that_windows_lacks() -> None:
     paths = [*sources("src/mooring"), *sources("studies")]
-    assert {path.name: found for path in paths if (found := POSIX & names_in(parsed(path)))} == {}
+    assert {path.name: posix_names for path in paths if (posix_names := POSIX & names_in(parsed(path)))} == {}
 
 
 def test_tests_that_windows_must_skip_are_marked() -> None:
@@ -145,8 +147,8 @@ def test_tests_that_windows_must_skip_are_marked() -> None:
         is_marked = "pytestmark = pytest.mark.posix" in text or not any(name in text for name in POSIX_IN_TESTS)
         for node in () if is_marked else parsed(path).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and POSIX_IN_TESTS & names_in(node):
-                forks = {"start", "exit_code"} & {one.arg for one in node.args.args}
-                marked = any(ast.unparse(one) == "pytest.mark.posix" for one in node.decorator_list)
+                forks = {"start", "exit_code"} & {argument.arg for argument in node.args.args}
+                marked = any(ast.unparse(decorator) == "pytest.mark.posix" for decorator in node.decorator_list)
                 unmarked += [] if forks or marked else [f"{path.relative_to(ROOT)}:{node.name}"]
     assert unmarked == []
 
@@ -161,8 +163,8 @@ def test_packages_are_loaded_by_those_who_use_them() -> None:
         "import mooring.protocol.analyst.delivery, mooring.protocol.participant.prediction, mooring.report.study_page; "
         "print(sorted({'onnx', 'pandas', 'scipy.stats', 'sklearn'} & set(sys.modules)))"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.split() == ["[]", "[]", "[]"]
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["[]", "[]", "[]"]
 
 
 def test_every_generator_has_a_seed() -> None:
@@ -188,9 +190,9 @@ def test_what_the_protocol_writes_is_its_owners_only() -> None:
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             given = call.keywords if isinstance(call, ast.Call) else []
             modes |= {
-                (ast.unparse(call.func), one.value.value)
-                for one in given
-                if one.arg == "mode" and isinstance(one.value, ast.Constant) and isinstance(one.value.value, int)
+                (ast.unparse(call.func), item.value.value)
+                for item in given
+                if item.arg == "mode" and isinstance(item.value, ast.Constant) and isinstance(item.value.value, int)
             }
     assert {mode for name, mode in modes if name == "make_folder"} == {0o700}
     assert {mode for name, mode in modes if name != "make_folder"} == {0o600}

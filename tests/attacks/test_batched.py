@@ -95,8 +95,8 @@ def test_several_colluders_are_averaged(on_backend: Callable) -> None:
 @pytest.mark.parametrize("attack", ["alignment-map", "procrustes", "pseudoinverse"])
 def test_a_batch_of_two_colluders_is_as_one_draw_after_the_other(attack: str) -> None:
     views = draws_of(simulated(), colluders=(0, 2))
-    for found, view in zip(run_batch(attack, views, rng=np.random.default_rng(0)), views, strict=True):
-        assert np.allclose(found.rows, run(attack, view, rng=np.random.default_rng(0)).rows, atol=1e-9)
+    for reconstruction, view in zip(run_batch(attack, views, rng=np.random.default_rng(0)), views, strict=True):
+        assert np.allclose(reconstruction.rows, run(attack, view, rng=np.random.default_rng(0)).rows, atol=1e-9)
 
 
 def test_the_inverse_of_an_anchor_that_is_not_orthonormal_is_that_of_least_squares(noisy: Any) -> None:
@@ -135,13 +135,13 @@ def test_a_batch_of_views_gives_what_each_view_gives(
         ]
         views = [replace(v, uploads=(v.uploads[0], up, *v.uploads[2:])) for v, up in zip(views, shifted, strict=True)]
     together = run_batch(name, views, rng=np.random.default_rng(0))
-    for found, view in zip(together, views, strict=True):
+    for reconstruction, view in zip(together, views, strict=True):
         alone = run(name, view, rng=np.random.default_rng(0))
-        pairs = [(found.rows, alone.rows), (found.rigid_map.orthogonal, alone.rigid_map.orthogonal)]
-        pairs += [(found.rigid_map.translation, alone.rigid_map.translation)]
-        pairs += [] if alone.row_error is None else [(found.row_error, alone.row_error)]
-        assert all(np.allclose(to_numpy(one), to_numpy(other), atol=1e-9) for one, other in pairs)
-        assert (found.row_error is None) == (alone.row_error is None)
+        pairs = [(reconstruction.rows, alone.rows), (reconstruction.rigid_map.orthogonal, alone.rigid_map.orthogonal)]
+        pairs += [(reconstruction.rigid_map.translation, alone.rigid_map.translation)]
+        pairs += [] if alone.row_error is None else [(reconstruction.row_error, alone.row_error)]
+        assert all(np.allclose(to_numpy(pair), to_numpy(other), atol=1e-9) for pair, other in pairs)
+        assert (reconstruction.row_error is None) == (alone.row_error is None)
     (first,) = run_batch(name, views[:1], rng=np.random.default_rng(0))
     assert np.allclose(to_numpy(first.rows), to_numpy(together[0].rows), atol=1e-9)
 
@@ -183,7 +183,10 @@ def test_moments_of_many_draws_are_those_of_each(library: str, options: dict[str
         assert got.notes == expected.notes
         assert np.allclose(to_numpy(got.rows), to_numpy(expected.rows), atol=1e-6)
         assert np.allclose(to_numpy(got.row_error), to_numpy(expected.row_error), rtol=1e-6)
-    spread = [float(np.abs(to_numpy(one.rows) - to_numpy(together[0].rows)).max()) for one in together[1:]]
+    spread = [
+        float(np.abs(to_numpy(reconstruction.rows) - to_numpy(together[0].rows)).max())
+        for reconstruction in together[1:]
+    ]
     assert min(spread) > 1e-3  # each draw has its own evidence
 
 
@@ -199,9 +202,9 @@ def test_draws_without_noise_are_exact_in_a_batch_too() -> None:
 
 def test_without_an_anchor_every_view_has_the_same_answer() -> None:
     view = simulated("i-gdp").view()
-    one, other = moments_batch([view, view], rng=np.random.default_rng(0))
-    assert np.array_equal(one.rows, other.rows)
-    assert np.allclose(one.rows, moments(view, rng=np.random.default_rng(0)).rows)
+    first, other = moments_batch([view, view], rng=np.random.default_rng(0))
+    assert np.array_equal(first.rows, other.rows)
+    assert np.allclose(first.rows, moments(view, rng=np.random.default_rng(0)).rows)
 
 
 def test_views_of_different_rows_are_refused(refused: Callable) -> None:
@@ -212,8 +215,8 @@ def test_views_of_different_rows_are_refused(refused: Callable) -> None:
     without = replace(second.target_upload, anchor_representation=None)
     others: dict[str, CollusionView] = {
         **{
-            name: replace(second, uploads=(second.uploads[0], one, *second.uploads[2:]))
-            for name, one in (("rows", upload), ("fewer rows", fewer), ("no anchor", without))
+            name: replace(second, uploads=(second.uploads[0], upload_seen, *second.uploads[2:]))
+            for name, upload_seen in (("rows", upload), ("fewer rows", fewer), ("no anchor", without))
         },
         "target": replace(second, target=2),
         "labels": replace(second, labels=(second.labels[0][::-1].copy(), *second.labels[1:])),
@@ -251,8 +254,8 @@ def test_problems_that_outlast_others_go_on_from_where_they_were(make_study: Cal
     noises = [0.0, 0.15, 0.02, 0.1, 0.05]
     uploads = np.stack([make_study(6, 3, 12, noise=noise, seed=seed).uploads for seed, noise in enumerate(noises)])
     together = power_method.solve_by_power_method(make_batch(uploads), max_iterations=400, tolerance=1e-7)
-    for index, one in enumerate(uploads):
-        alone = power_method.solve_by_power_method(make_batch(one[None]), max_iterations=400, tolerance=1e-7)
+    for index, upload in enumerate(uploads):
+        alone = power_method.solve_by_power_method(make_batch(upload[None]), max_iterations=400, tolerance=1e-7)
         assert together.iterations[index] == alone.iterations[0]
         assert together.step[index] == pytest.approx(alone.step[0], rel=1e-6)
     assert len(set(together.iterations)) >= 4

@@ -114,19 +114,19 @@ def check_sentence(refusal: DoesNotApply) -> None:
     assert pickle.loads(pickle.dumps(refusal)).reason == refusal.reason
 
 
-def check_rows(found: Reconstruction, view: CollusionView) -> None:
+def check_rows(reconstruction: Reconstruction, view: CollusionView) -> None:
     shape = view.target_upload.representation.shape
-    assert found.rows.shape == shape
-    assert np.isfinite(to_numpy(found.rows)).all()
-    O = to_numpy(found.rigid_map.orthogonal)
+    assert reconstruction.rows.shape == shape
+    assert np.isfinite(to_numpy(reconstruction.rows)).all()
+    O = to_numpy(reconstruction.rigid_map.orthogonal)
     assert O.shape == (shape[1], shape[1])
     assert np.allclose(O.T @ O, np.eye(shape[1]), atol=1e-9)
-    assert np.isfinite(to_numpy(found.rigid_map.translation)).all()
-    if found.row_error is not None:
-        E = to_numpy(found.row_error)
+    assert np.isfinite(to_numpy(reconstruction.rigid_map.translation)).all()
+    if reconstruction.row_error is not None:
+        E = to_numpy(reconstruction.row_error)
         assert np.allclose(E, E.T, atol=1e-9 * np.abs(E).max())
         assert np.linalg.eigvalsh(E).min() >= -1e-9 * np.abs(E).max()
-    assert all(isinstance(note, str) for note in found.notes)
+    assert all(isinstance(note, str) for note in reconstruction.notes)
 
 
 def test_every_attack_is_under_this_contract() -> None:
@@ -180,7 +180,7 @@ def test_denoising_works_or_says_why_not(denoiser: str, method: str) -> None:
     """
     for attack, view_name in ((name, view) for name in CONTRACT for view in denoised_views(name)):
         view = simulated(method).view(**VIEWS[view_name])
-        plain, outcome = (outcome_of(attack, method, view_name, denoiser=one) for one in (None, denoiser))
+        plain, outcome = (outcome_of(attack, method, view_name, denoiser=chosen) for chosen in (None, denoiser))
         applies = METHODS[method].data_noise and view_name != "no-colluders" and denoiser != "grid"
         if applies and CONTRACT[attack](METHODS[method], view_name):
             assert isinstance(outcome, Reconstruction)
@@ -207,7 +207,7 @@ def test_an_attack_is_as_strong_as_on_record(attack: str) -> None:
 
     Its error, and the error it expects, wherever it applies and does not hang on rounding.
     """
-    found = {}
+    by_name = {}
     for method in METHODS:
         truth = simulated(method).private_data[TARGET]
         for view, denoiser in [(view, None) for view in VIEWS] + list(product(denoised_views(attack), DENOISERS)):
@@ -217,12 +217,12 @@ def test_an_attack_is_as_strong_as_on_record(attack: str) -> None:
             if isinstance(outcome, Reconstruction):
                 expected = None if outcome.row_error is None else float(np.sqrt(np.trace(outcome.row_error)))
                 name = f"{method}, {view}" if denoiser is None else f"{method}, {view}, {denoiser}"
-                found[name] = [centred_error(truth, outcome.rows), expected]
-    check_record(RECORD, attack, found, rel=LOOSE.get(attack, 1e-3), abs=2e-5)
+                by_name[name] = [centred_error(truth, outcome.rows), expected]
+    check_record(RECORD, attack, by_name, rel=LOOSE.get(attack, 1e-3), abs=2e-5)
 
 
 def arrays_of(root: object) -> list[np.ndarray]:
-    return [to_numpy(found) for found in reachable(root) if is_array(found)]
+    return [to_numpy(array) for array in reachable(root) if is_array(array)]
 
 
 @pytest.mark.parametrize("method", ["c-gdp-data-noise", "aa-i-gdp-both-noise"])
@@ -232,9 +232,9 @@ def test_no_attack_changes_what_it_is_given(method: str) -> None:
     before = [array.copy() for array in arrays]
     assert len(arrays) > 15
     for attack in CONTRACT:
-        found = attacked(attack, view)
+        reconstruction = attacked(attack, view)
         for denoiser in DENOISERS:
-            denoised(found, view, denoiser)
+            denoised(reconstruction, view, denoiser)
     assert all(np.array_equal(array, copy) for array, copy in zip(arrays, before, strict=True))
 
 
@@ -272,10 +272,10 @@ def test_the_unit_of_the_rows_does_not_matter(attack: str, method: str) -> None:
         rng=np.random.default_rng(1),
     )
     view = VIEW_OF.get(attack, "plain")
-    found, expected = attacked(attack, small.view(**VIEWS[view])), outcome_of(attack, method, view)
+    reconstruction, expected = attacked(attack, small.view(**VIEWS[view])), outcome_of(attack, method, view)
     error, usual = (
-        centred_error(one.private_data[TARGET], rebuilt.rows)
-        for one, rebuilt in ((small, found), (simulated(method), expected))
+        centred_error(study.private_data[TARGET], rebuilt.rows)
+        for study, rebuilt in ((small, reconstruction), (simulated(method), expected))
     )
     assert error == pytest.approx(usual, rel=1e-3, abs=1e-6)
 
@@ -298,7 +298,7 @@ def test_torch_gives_torch_and_the_same_error(attack: str, method: str, torch: M
     view = simulated(method, library="torch").view(**VIEWS[view_name])
     for denoiser in DENOISERS if METHODS[method].data_noise else (None,):
         expected, got = (
-            outcome_of(attack, method, view_name, denoiser=denoiser, library=one) for one in ("numpy", "torch")
+            outcome_of(attack, method, view_name, denoiser=denoiser, library=name) for name in ("numpy", "torch")
         )
         assert type(got) is type(expected)
         if isinstance(got, DoesNotApply):
@@ -307,7 +307,7 @@ def test_torch_gives_torch_and_the_same_error(attack: str, method: str, torch: M
         assert isinstance(got.rows, torch.Tensor)
         assert isinstance(got.rigid_map.orthogonal, torch.Tensor)
         check_rows(got, view)
-        error, usual = (centred_error(truth, to_numpy(one.rows)) for one in (got, expected))
+        error, usual = (centred_error(truth, to_numpy(reconstruction.rows)) for reconstruction in (got, expected))
         assert error == pytest.approx(usual, abs=1e-4, rel=1e-3)
 
 
@@ -317,8 +317,8 @@ def test_torch_gives_torch_and_the_same_error(attack: str, method: str, torch: M
 NOT_DATA = (ModuleType, type, FunctionType, BuiltinFunctionType, MethodType)
 
 
-def is_array(found: object) -> bool:
-    return isinstance(found, np.ndarray) or type(found).__name__ == "Tensor"
+def is_array(item: object) -> bool:
+    return isinstance(item, np.ndarray) or type(item).__name__ == "Tensor"
 
 
 def reachable(root: object) -> Iterator[object]:
@@ -326,17 +326,15 @@ def reachable(root: object) -> Iterator[object]:
     seen: dict[int, object] = {}
     waiting = [root]
     while waiting:
-        found = waiting.pop()
-        if id(found) in seen or isinstance(found, NOT_DATA):
+        item = waiting.pop()
+        if id(item) in seen or isinstance(item, NOT_DATA):
             continue
-        seen[id(found)] = found  # kept alive, so that no other object gets its id
-        yield found
-        waiting += gc.get_referents(found)
-        waiting += [
-            getattr(found, name) for name in ("base", "_base", "obj") if is_array(found) and hasattr(found, name)
-        ]
-        if isinstance(found, memoryview):
-            waiting.append(found.obj)
+        seen[id(item)] = item  # kept alive, so that no other object gets its id
+        yield item
+        waiting += gc.get_referents(item)
+        waiting += [getattr(item, name) for name in ("base", "_base", "obj") if is_array(item) and hasattr(item, name)]
+        if isinstance(item, memoryview):
+            waiting.append(item.obj)
 
 
 def holds(array: np.ndarray, secret: np.ndarray) -> bool:
@@ -356,26 +354,26 @@ def holds(array: np.ndarray, secret: np.ndarray) -> bool:
 
 def secrets_of(simulation: RowSimulation, target: int) -> dict[str, np.ndarray]:
     """All that the target keeps to itself. Under a common map the colluder knows that too: it is no secret then."""
-    upload, own = simulation.uploads[target], simulation.secrets[target]
+    upload, target_map = simulation.uploads[target], simulation.secrets[target]
     rows = simulation.private_data[target]
     secrets = {"private rows": rows, "records": simulation.records[target]}
     if simulation.method.transform == "own":
-        secrets |= {"orthogonal": own.orthogonal, "translation": own.translation}
+        secrets |= {"orthogonal": target_map.orthogonal, "translation": target_map.translation}
     if simulation.data_noise_scale > 0:
-        noise = upload.representation - own.apply(rows)
+        noise = upload.representation - target_map.apply(rows)
         secrets |= {"scaled noise": noise, "noise": noise / simulation.data_noise_scale}
     if simulation.anchor_noise_scale > 0:
-        noise = upload.anchor_representation - own.apply(simulation.anchor)
+        noise = upload.anchor_representation - target_map.apply(simulation.anchor)
         secrets |= {"scaled anchor noise": noise, "anchor noise": noise / simulation.anchor_noise_scale}
     return {name: to_numpy(secret) for name, secret in secrets.items()}
 
 
 def leaks(view: CollusionView, simulation: RowSimulation) -> set[str]:
     """The names of all secrets that can be reached from a view."""
-    found = list(reachable(view))
+    held_objects = list(reachable(view))
     keepers = (RowSimulation, Streams, np.random.Generator)
-    names = {type(item).__name__ for item in found if isinstance(item, keepers)}
-    arrays = [to_numpy(item) for item in found if is_array(item)]
+    names = {type(item).__name__ for item in held_objects if isinstance(item, keepers)}
+    arrays = [to_numpy(item) for item in held_objects if is_array(item)]
     assert len(arrays) >= N_PARTICIPANTS
     for name, secret in secrets_of(simulation, view.target).items():
         given = name == "translation" and simulation.method.uses_anchor and simulation.anchor_noise_scale == 0

@@ -18,16 +18,16 @@ def population(n: int, *, seed: int, spread: float = 0.05) -> np.ndarray:
     """Records whose columns go together: six causes, a mean, and a little of their own."""
     rng = np.random.default_rng(7)
     mixing, mean = rng.standard_normal((6, D)), 3 * rng.standard_normal(D)
-    own = np.random.default_rng(seed)
-    return mean + own.standard_normal((n, 6)) @ mixing + spread * own.standard_normal((n, D))
+    rng_of_rows = np.random.default_rng(seed)
+    return mean + rng_of_rows.standard_normal((n, 6)) @ mixing + spread * rng_of_rows.standard_normal((n, D))
 
 
 def projection() -> Projection:
     return gaussian_projection(D, H, rng=np.random.default_rng(11))
 
 
-def error(found: np.ndarray, truth: np.ndarray) -> float:
-    return float(np.linalg.norm(found - truth) / np.linalg.norm(truth - truth.mean(axis=0)))
+def error(rows: np.ndarray, truth: np.ndarray) -> float:
+    return float(np.linalg.norm(rows - truth) / np.linalg.norm(truth - truth.mean(axis=0)))
 
 
 def test_it_recovers_what_the_pseudoinverse_leaves_out() -> None:
@@ -50,9 +50,9 @@ def test_where_columns_do_not_go_together_it_does_no_harm() -> None:
     rng = np.random.default_rng(3)
     F, known, unseen = projection(), rng.standard_normal((15, D)), rng.standard_normal((500, D))
     projected = F.encode(unseen)
-    found = learn_decoder(F, known)
-    assert found.penalty >= 1
-    assert error(found.decode(projected), unseen) < 1.1 * error(F.decode(projected), unseen)
+    decoder = learn_decoder(F, known)
+    assert decoder.penalty >= 1
+    assert error(decoder.decode(projected), unseen) < 1.1 * error(F.decode(projected), unseen)
 
 
 def test_the_penalty_is_the_one_that_leaving_out_each_record_in_turn_chooses() -> None:
@@ -91,10 +91,10 @@ def test_records_that_are_all_alike_but_for_rounding_give_their_own_mean(copies:
     alike = np.tile(population(1, seed=9), (copies, 1))
     alike[-1] *= 1 + 1e-15
     F, other = projection(), population(50, seed=2)
-    found = learn_decoder(F, alike)
-    np.testing.assert_allclose(found.decode(F.encode(alike)), alike)
-    np.testing.assert_array_equal(found.matrix, F.decoder)
-    assert error(found.decode(F.encode(other)), other) < 1.5 * error(F.decode(F.encode(other)), other)
+    decoder = learn_decoder(F, alike)
+    np.testing.assert_allclose(decoder.decode(F.encode(alike)), alike)
+    np.testing.assert_array_equal(decoder.matrix, F.decoder)
+    assert error(decoder.decode(F.encode(other)), other) < 1.5 * error(F.decode(F.encode(other)), other)
 
 
 def test_copies_of_records_change_nothing() -> None:

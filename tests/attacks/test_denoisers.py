@@ -41,14 +41,14 @@ def test_a_mixtures_gradient_and_laplacian_are_those_of_its_density() -> None:
     owners, spread = np.arange(8) % 2, np.diag([0.5, 1.0, 2.0])
     atoms, rows, step = Atoms(2 * rng.standard_normal((8, 3)), owners), rng.standard_normal((6, 3)), 1e-4
 
-    def log_value(at: np.ndarray, own: np.ndarray | None = None) -> np.ndarray:
-        return mix_atoms(at, atoms, spread, own).plus(mix_atoms(at, atoms, 0 * spread, own)).log_value
+    def log_value(at: np.ndarray, owners: np.ndarray | None = None) -> np.ndarray:
+        return mix_atoms(at, atoms, spread, owners).plus(mix_atoms(at, atoms, 0 * spread, owners)).log_value
 
-    found = mix_atoms(rows, atoms, spread, None).plus(mix_atoms(rows, atoms, 0 * spread, None))
+    density = mix_atoms(rows, atoms, spread, None).plus(mix_atoms(rows, atoms, 0 * spread, None))
     moved = np.stack([[log_value(rows + sign * step * axis) for sign in (1, -1)] for axis in np.eye(3)])
-    np.testing.assert_allclose(found.gradient, (moved[:, 0] - moved[:, 1]).T / (2 * step), atol=1e-6)
-    second = (moved[:, 0] + moved[:, 1] - 2 * found.log_value).sum(axis=0) / step**2
-    np.testing.assert_allclose(found.laplacian, second + (found.gradient**2).sum(axis=1), atol=1e-5)
+    np.testing.assert_allclose(density.gradient, (moved[:, 0] - moved[:, 1]).T / (2 * step), atol=1e-6)
+    second = (moved[:, 0] + moved[:, 1] - 2 * density.log_value).sum(axis=0) / step**2
+    np.testing.assert_allclose(density.laplacian, second + (density.gradient**2).sum(axis=1), atol=1e-5)
     halves = [mix_atoms(rows, Atoms(atoms.rows[owners == k], owners[owners == k]), spread, None) for k in (0, 1)]
     hidden = mix_atoms(rows, atoms, spread, np.zeros(6, dtype=int))
     np.testing.assert_allclose(hidden.gradient, halves[1].gradient)  # an owner's rows are not compared with its own
@@ -64,8 +64,8 @@ def test_stein_estimates_the_risk() -> None:
     truth = atoms.rows[rng.integers(0, 20, 4000)]
     rows = truth + rng.standard_normal(truth.shape)
     for width in (0.0, 0.3, 2.0):
-        found = mix_atoms(rows, atoms, width * np.eye(4), None)
-        assert found.risk() == pytest.approx(((rows + found.gradient - truth) ** 2).sum(), abs=0.03 * rows.size)
+        density = mix_atoms(rows, atoms, width * np.eye(4), None)
+        assert density.risk() == pytest.approx(((rows + density.gradient - truth) ** 2).sum(), abs=0.03 * rows.size)
 
 
 def test_noisy_rows_count_as_much_as_they_tell() -> None:
@@ -76,16 +76,16 @@ def test_noisy_rows_count_as_much_as_they_tell() -> None:
     for _ in range(8):
         known, clean = (rng.standard_normal((n, h)) @ np.sqrt(spread) for n in (20, 150))
         noisy = clean + sigma * rng.standard_normal(clean.shape)
-        own, theirs = (ClassMoments.of(rows, np.arange(len(rows)) % 2, 3) for rows in (known, noisy))
+        moments_of_classes, theirs = (ClassMoments.of(rows, np.arange(len(rows)) % 2, 3) for rows in (known, noisy))
         fits = [
-            fit_to_noisy_rows(own, theirs, sigma**2),
-            class_priors(own, 0.0),
-            class_priors(own.with_noise(sigma**2).merged(theirs), sigma**2),
+            fit_to_noisy_rows(moments_of_classes, theirs, sigma**2),
+            class_priors(moments_of_classes, 0.0),
+            class_priors(moments_of_classes.with_noise(sigma**2).merged(theirs), sigma**2),
         ]
-        for one in fits:  # a class without rows
-            np.testing.assert_allclose(one.means[2], one.means[:2].mean(axis=0), atol=0.3)
-            assert one.counts[2] == 1
-        gaps += [[np.linalg.norm(one.covariances[k] - spread) for one in fits] for k in (0, 1)]
+        for fit in fits:  # a class without rows
+            np.testing.assert_allclose(fit.means[2], fit.means[:2].mean(axis=0), atol=0.3)
+            assert fit.counts[2] == 1
+        gaps += [[np.linalg.norm(fitted.covariances[k] - spread) for fitted in fits] for k in (0, 1)]
     assert (gaps[:, 0] < 0.9 * gaps[:, 1:].min(axis=1)).all()
 
 
@@ -100,7 +100,7 @@ def test_a_shift_is_the_expected_difference_of_class_means(library: str) -> None
     population = Population(moved(np.zeros((3, 3))), moved(np.stack([spread] * 3)), counts)
     for size in (0.0, 5.0):  # alike, and too far off for luck
         rows = rng.standard_normal((57, 3)) + size * np.where(codes, 1, -1)[:, None]
-        found = population.estimate_shift(moved(rows), codes, noise=moved(noise), map_error=moved(wrong))
+        shift = population.estimate_shift(moved(rows), codes, noise=moved(noise), map_error=moved(wrong))
         beyond, scale, expected = -6 - 2 * np.sqrt(12), 0.0, {}
         for k in (0, 1):
             error = (spread + noise) / (codes == k).sum() + wrong + spread / counts[k]
@@ -112,7 +112,7 @@ def test_a_shift_is_the_expected_difference_of_class_means(library: str) -> None
             between = (beyond / scale + 1 / counts[k]) * spread if size else 0 * spread
             error = (spread + noise) / (codes == k).sum() + wrong
             expected[k] = between @ np.linalg.inv(between + error) @ rows[codes == k].mean(axis=0)
-        np.testing.assert_allclose(np.asarray(found), [expected[k] for k in codes], atol=1e-9)
+        np.testing.assert_allclose(np.asarray(shift), [expected[k] for k in codes], atol=1e-9)
 
 
 def test_rows_with_noise_count_for_less() -> None:
@@ -135,7 +135,7 @@ def test_a_target_unlike_the_others_is_denoised_about_its_own_means(
     for seed in range(4):
         rng = np.random.default_rng(seed)
         labels = [np.arange(80) % 2 for _ in range(4)]
-        rows = [rng.standard_normal((80, 6)) * np.linspace(2, 0.3, 6) + 2 * own[:, None] for own in labels]
+        rows = [rng.standard_normal((80, 6)) * np.linspace(2, 0.3, 6) + 2 * label[:, None] for label in labels]
         rows[1] = rows[1] + gap * np.sign(rng.standard_normal(6))
         options: dict[str, Any] = {"method": "aa-i-gdp-data-noise", "data_noise_scale": 1.5}
         view = simulate(rows, labels, rng=rng, settings=SimulationSettings(no_projection(6)), **options).view()
@@ -143,8 +143,8 @@ def test_a_target_unlike_the_others_is_denoised_about_its_own_means(
             with monkeypatch.context() as without:
                 if place:
                     without.setattr(Population, "estimate_shift", lambda self, rows, codes, **errors: 0 * rows)
-                found = run("known-anchor", view, rng=rng, denoiser=denoiser).rows
-            errors[place] += centred_error(rows[1], found)
+                rebuilt = run("known-anchor", view, rng=rng, denoiser=denoiser).rows
+            errors[place] += centred_error(rows[1], rebuilt)
     assert least * errors[1] < errors[0] < most * errors[1]
 
 
@@ -159,10 +159,12 @@ def test_kernels_without_atoms_are_the_gaussian_of_the_class_about_its_own_mean(
     view = replace(view, effort=Effort(known_shares=(0.0,), other_shares=(0.0,)))
     plain = run("known-anchor", view, rng=np.random.default_rng(0))
     plain = replace(plain, row_error=np.diag([0.0, 0.5, 1.0, 2.0]))
-    found, usual = (DENOISERS[one](plain, view, rng=np.random.default_rng(0)).rows for one in ("kernel", "gaussian"))
-    np.testing.assert_allclose(found, usual, atol=1e-9)
+    rebuilt, usual = (
+        DENOISERS[name](plain, view, rng=np.random.default_rng(0)).rows for name in ("kernel", "gaussian")
+    )
+    np.testing.assert_allclose(rebuilt, usual, atol=1e-9)
     monkeypatch.setattr(Population, "estimate_shift", lambda self, rows, codes, **errors: 0 * rows)
-    assert not np.allclose(found, DENOISERS["gaussian"](plain, view, rng=np.random.default_rng(0)).rows, atol=0.1)
+    assert not np.allclose(rebuilt, DENOISERS["gaussian"](plain, view, rng=np.random.default_rng(0)).rows, atol=0.1)
 
 
 def test_kernels_stay_where_they_are_for_a_target_with_other_shares_of_the_same_kinds() -> None:
@@ -172,14 +174,14 @@ def test_kernels_stay_where_they_are_for_a_target_with_other_shares_of_the_same_
         rng = np.random.default_rng(seed)
         centres = 1.5 * rng.standard_normal((4, 6))
         shares = [np.full(4, 0.25), [0.7, 0.1, 0.1, 0.1]]
-        rows = [centres[rng.choice(4, 80, p=own)] + 0.15 * rng.standard_normal((80, 6)) for own in shares]
+        rows = [centres[rng.choice(4, 80, p=share)] + 0.15 * rng.standard_normal((80, 6)) for share in shares]
         public, labels = centres[np.arange(400) % 4] + 0.15 * rng.standard_normal((400, 6)), np.zeros(400, dtype=int)
         known = PublicRows(public, public, labels)
         options: dict[str, Any] = {"method": "aa-i-gdp-data-noise", "data_noise_scale": 1.0}
         settings = SimulationSettings(no_projection(6), public_rows=known)
         view = simulate(rows, [labels[:80]] * 2, rng=rng, settings=settings, **options).view()
-        for place, one in enumerate(("kernel", "gaussian")):
-            errors[place] += centred_error(rows[1], run("known-anchor", view, rng=rng, denoiser=one).rows)
+        for place, name in enumerate(("kernel", "gaussian")):
+            errors[place] += centred_error(rows[1], run("known-anchor", view, rng=rng, denoiser=name).rows)
     assert errors[0] < 0.8 * errors[1]
 
 
@@ -209,9 +211,9 @@ def test_kernels_find_what_a_gaussian_blurs(public: bool, gaussian: bool, most: 
     errors = [
         centred_error(
             simulation.private_data[1],
-            run("joint-moments", simulation.view(), rng=np.random.default_rng(0), denoiser=one).rows,
+            run("joint-moments", simulation.view(), rng=np.random.default_rng(0), denoiser=name).rows,
         )
-        for one in ("kernel", "gaussian")
+        for name in ("kernel", "gaussian")
     ]
     assert errors[0] < most * errors[1]
 
@@ -230,22 +232,22 @@ def test_a_mixture_of_neighbourhoods_is_a_density_and_gradient_and_laplacian_are
     shapes = find_local_shapes(3 * known, 9 * spread, [4, 5], most=100)[4].with_noise(3.0)
     for part, expected in zip(vars(shapes).values(), vars(near[4]).values(), strict=True):
         np.testing.assert_allclose(part, expected)
-    found = mix_neighbourhoods(rows, near[4], block_numbers=20)
+    density = mix_neighbourhoods(rows, near[4], block_numbers=20)
     normals = [
         multivariate_normal(m, np.linalg.inv(i)).pdf(rows) for m, i in zip(near[4].means, near[4].inverses, strict=True)
     ]
-    np.testing.assert_allclose(found.log_value, np.log(sum(normals)) + 1.5 * np.log(2 * np.pi))
+    np.testing.assert_allclose(density.log_value, np.log(sum(normals)) + 1.5 * np.log(2 * np.pi))
     moved = np.stack(
         [[mix_neighbourhoods(rows + sign * step * axis, near[4]).log_value for sign in (1, -1)] for axis in np.eye(3)]
     )
-    np.testing.assert_allclose(found.gradient, (moved[:, 0] - moved[:, 1]).T / (2 * step), atol=1e-6)
-    second = (moved[:, 0] + moved[:, 1] - 2 * found.log_value).sum(axis=0) / step**2
-    np.testing.assert_allclose(found.laplacian, second + (found.gradient**2).sum(axis=1), atol=1e-5)
+    np.testing.assert_allclose(density.gradient, (moved[:, 0] - moved[:, 1]).T / (2 * step), atol=1e-6)
+    second = (moved[:, 0] + moved[:, 1] - 2 * density.log_value).sum(axis=0) / step**2
+    np.testing.assert_allclose(density.laplacian, second + (density.gradient**2).sum(axis=1), atol=1e-5)
     torch = pytest.importorskip("torch")
     there = find_neighbourhoods(torch.as_tensor(known), torch.as_tensor(spread), [4], most=100)[4]
     np.testing.assert_allclose(there.inverses.numpy(), near[4].inverses)
     again = mix_neighbourhoods(torch.as_tensor(rows), there)
-    np.testing.assert_allclose(again.gradient.numpy(), found.gradient)
+    np.testing.assert_allclose(again.gradient.numpy(), density.gradient)
     np.testing.assert_allclose(find_neighbourhoods(known, spread, [4], most=3)[4].means, near[4].means[::3])
     fewer = find_neighbourhoods(known, spread, [4], most=100, most_numbers=3 * 3 * 5)
     np.testing.assert_allclose(fewer[4].means, near[4].means[::2])
@@ -256,23 +258,23 @@ def test_neighbourhoods_follow_how_a_class_bends_and_kernels_say_so() -> None:
     images, labels = load_digits(return_X_y=True)
     order, centred = np.random.default_rng(0).permutation(len(images)), images - images.mean(axis=0)
     rows = centred @ np.linalg.svd(centred, full_matrices=False)[2][:16].T / 8
-    own, target, public = np.split(order, [60, 160])
+    first, target, public = np.split(order, [60, 160])
     known = PublicRows(rows[public], rows[public], labels[public])
     view = simulate(
-        [rows[own], rows[target]],
-        [labels[own], labels[target]],
+        [rows[first], rows[target]],
+        [labels[first], labels[target]],
         method="aa-i-gdp-data-noise",
         data_noise_scale=0.5,
         rng=np.random.default_rng(1),
         settings=SimulationSettings(no_projection(16), public_rows=known),
     ).view()
-    found, shares = {}, Effort().known_shares
+    by_shares, shares = {}, Effort().known_shares
     for given in (shares, shares[:-2]):
         tried = replace(view, effort=Effort(known_shares=given))
-        found[given] = run("known-anchor", tried, rng=np.random.default_rng(0), denoiser="kernel")
-    errors = [centred_error(rows[target], one.rows) for one in found.values()]
+        by_shares[given] = run("known-anchor", tried, rng=np.random.default_rng(0), denoiser="kernel")
+    errors = [centred_error(rows[target], error_of.rows) for error_of in by_shares.values()]
     assert errors[0] < 0.97 * errors[1]
-    assert any(note.startswith("kernels: 20 neighbours of known rows, ") for note in found[shares].notes)
+    assert any(note.startswith("kernels: 20 neighbours of known rows, ") for note in by_shares[shares].notes)
 
 
 def test_a_class_of_few_known_rows_has_a_share_in_place_of_neighbours_and_thinned_ones_weigh_as_much() -> None:
@@ -321,7 +323,7 @@ def drawn_table(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarra
         "ecg": some(["x", "y"]),
         "visits": some([0, 3, 6, 1]),
         "age": rng.integers(18, 91, n),
-        "rate": [None if one is None else one + rng.normal(0, 5) for one in some([80.0, 120.0, 150.0])],
+        "rate": [None if rate is None else rate + rng.normal(0, 5) for rate in some([80.0, 120.0, 150.0])],
     }
     return encode_table(TABLE, pa.table(columns)), labels
 
@@ -395,13 +397,13 @@ def test_an_atom_that_stands_for_several_values_is_as_likely_as_its_normal_densi
 def test_grids_read_what_a_gaussian_blurs(h: int | None, n_public: int, most: float, right: float) -> None:
     simulation, view = table_simulation(h, n_public=n_public)
     truth, records = simulation.private_data[1], simulation.records[1]
-    found, usual = (
-        run("known-anchor", view, rng=np.random.default_rng(0), denoiser=one) for one in ("grid", "gaussian")
+    result, usual = (
+        run("known-anchor", view, rng=np.random.default_rng(0), denoiser=name) for name in ("grid", "gaussian")
     )
-    assert centred_error(truth, found.rows) < most * centred_error(truth, usual.rows)
-    assert (found.records[:, :8] == records[:, :8]).mean() > right  # the categories' cells
+    assert centred_error(truth, result.rows) < most * centred_error(truth, usual.rows)
+    assert (result.records[:, :8] == records[:, :8]).mean() > right  # the categories' cells
     again = run("known-anchor", view, rng=np.random.default_rng(0), denoiser="grid")
-    np.testing.assert_array_equal(found.rows, again.rows)
+    np.testing.assert_array_equal(result.rows, again.rows)
 
 
 def test_strata_are_pairs_of_a_label_and_an_owner() -> None:
@@ -416,8 +418,8 @@ def test_strata_are_pairs_of_a_label_and_an_owner() -> None:
         )
         view = replace(made.view((0, 3), 1), labels=tuple(labels))
         assert view.reference_owners == names
-        found = grid._strata(view, view.reference_owners)
-        owners, codes = found % 5, found // 5
+        strata = grid._strata(view, view.reference_owners)
+        owners, codes = strata % 5, strata // 5
         assert owners.tolist() == [0, 0, 0, 3, 3, *([4, 4] if -1 in names else [])]
         assert codes.tolist() == [0, 1, 0, 2, 0, *([2, 1] if -1 in names else [])]
         assert grid._strata(view, [1]).tolist() == [6, 6]
@@ -434,24 +436,24 @@ def test_grids_read_rows_of_a_participant_that_is_unlike_the_others(monkeypatch:
         return np.tile(mixing[:1], (labels.size, 1)), prior_weight
 
     def recorded(*given: Any) -> Any:
-        found = mix(*given)
-        weights.append(found[1])
-        return found
+        mixture = mix(*given)
+        weights.append(mixture[1])
+        return mixture
 
     for place, shares in enumerate(([0.98, 0.02], [0.5, 0.5])):
         for _ in range(4):
             kinds = [rng.choice(2, 80, p=shares if i == 1 else shares[::-1]) for i in range(4)]
             cells = [np.where(rng.random((80, 6)) < 0.7, 2 * kind[:, None], 1) for kind in kinds]
-            rows = [np.eye(3)[own].reshape(80, 18) for own in cells]
+            rows = [np.eye(3)[cell].reshape(80, 18) for cell in cells]
             labels = [np.zeros(80, dtype=int)] * 4
             options: dict[str, Any] = {"method": "aa-i-gdp-data-noise", "data_noise_scale": 0.8}
             settings = SimulationSettings(no_projection(18), columns=columns)
             view = simulate(rows, labels, rng=rng, settings=settings, **options).view()
-            for own, mixed in enumerate((recorded, pooled)):
+            for index, mixed in enumerate((recorded, pooled)):
                 monkeypatch.setattr(latent_classes, "_mix", mixed)
                 grid._fitted.clear()
-                found = run("known-anchor", view, rng=np.random.default_rng(0), denoiser="grid").rows
-                errors[place, own] += centred_error(rows[1], found)
+                rebuilt = run("known-anchor", view, rng=np.random.default_rng(0), denoiser="grid").rows
+                errors[place, index] += centred_error(rows[1], rebuilt)
         weights.append(np.inf)
     split = weights.index(np.inf)
     assert errors[0, 0] < 0.95 * errors[0, 1]
@@ -463,8 +465,8 @@ def test_grids_read_rows_of_a_participant_that_is_unlike_the_others(monkeypatch:
 def test_options_are_drawn_by_their_weights_however_unlikely_all_are() -> None:
     weights = np.array([0.2, 0.5, 0.3])
     for off in (-5000.0, 5000.0):
-        drawn, found = grid._draw(np.tile(np.log(weights) + off, (4000, 1)), np.random.default_rng(0))
-        np.testing.assert_allclose(found, np.tile(weights, (4000, 1)))
+        drawn, draws = grid._draw(np.tile(np.log(weights) + off, (4000, 1)), np.random.default_rng(0))
+        np.testing.assert_allclose(draws, np.tile(weights, (4000, 1)))
         np.testing.assert_allclose(np.bincount(drawn) / 4000, weights, atol=0.02)
 
 
@@ -476,14 +478,14 @@ def test_a_class_that_the_attacker_has_no_rows_of_is_read_too() -> None:
     settings = SimulationSettings(projection=gaussian_projection(TABLE.n_features, 9, rng=rng))
     options: dict[str, Any] = {"method": "aa-i-gdp-data-noise", "data_noise_scale": 0.3, "settings": settings}
     view = replace(simulate(rows, codes, rng=rng, **options).view(), columns=TABLE.columns)
-    found = run("known-anchor", view, rng=np.random.default_rng(0), denoiser="grid")
-    assert np.isfinite(found.rows).all()
+    result = run("known-anchor", view, rng=np.random.default_rng(0), denoiser="grid")
+    assert np.isfinite(result.rows).all()
 
 
 def test_grids_give_torch_for_torch_and_say_why_not() -> None:
     rows = [
-        run("procrustes", table_simulation(None, library=one)[1], rng=np.random.default_rng(0), denoiser="grid").rows
-        for one in ("numpy", "torch")
+        run("procrustes", table_simulation(None, library=name)[1], rng=np.random.default_rng(0), denoiser="grid").rows
+        for name in ("numpy", "torch")
     ]
     np.testing.assert_allclose(rows[1].numpy(), rows[0], atol=1e-6)
     _, view = table_simulation(None)
@@ -520,20 +522,20 @@ def test_evidence_is_the_density_of_the_population_that_a_denoiser_has() -> None
 def test_rows_that_attacks_rebuild_alike_are_denoised_once(monkeypatch: pytest.MonkeyPatch) -> None:
     simulation, asked = rings(public=False), []
 
-    def counted(found: Any, view: Any, *, rng: Any) -> Any:
-        asked.append(found)
-        return DENOISERS["gaussian"](found, view, rng=rng)
+    def counted(value: Any, view: Any, *, rng: Any) -> Any:
+        asked.append(value)
+        return DENOISERS["gaussian"](value, view, rng=rng)
 
     monkeypatch.setattr(attempts, "DENOISERS", {"counted": counted})
     runs = attempts.AttackRuns([simulation.view(target=1), simulation.view(target=2)], seed=0)
     names = ["known-anchor", "procrustes", "pseudoinverse", "principal-axes", "known-secret"]
-    found = {name: runs.run(name) for name in names}
+    by_name = {name: runs.run(name) for name in names}
     assert len(asked) == 4  # two views: the anchor's exact map, and principal axes
-    assert [[one.name for one in part.attempts] for part in found["procrustes"]] == [
+    assert [[attempt.name for attempt in part.attempts] for part in by_name["procrustes"]] == [
         ["procrustes"] * 2,
         ["procrustes + counted"] * 2,
     ]
-    assert len(found["known-secret"]) == 1
+    assert len(by_name["known-secret"]) == 1
     assert set(names) < set(ATTACKS)
     zero = replace(asked[0], rows=0 * asked[0].rows, row_error=None)
     assert attempts._are_alike(zero, zero)

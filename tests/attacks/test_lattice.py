@@ -290,12 +290,12 @@ def test_a_one_hot_group_is_told_by_the_distances_between_its_points() -> None:
     """Squared, they are sums of two squared steps; rows within rounding of a point stand on it."""
     points, where = np.diag([0.5, 1.0, 2.0, 3.0]), np.arange(40) % 4
     rows = points[where] + 2e-8 * np.random.default_rng(0).uniform(-1, 1, (40, 4)) + 0.1
-    found = find_simplex(rows, points[1:] - points[0])
-    order = found.vertex_of[:4]
+    simplex = find_simplex(rows, points[1:] - points[0])
+    order = simplex.vertex_of[:4]
     assert sorted(order) == [0, 1, 2, 3]
-    assert (found.vertex_of == order[where]).all()
-    np.testing.assert_allclose(found.squared_steps[order], [0.25, 1.0, 4.0, 9.0], rtol=1e-6)
-    gaps = ((found.vertices[order][:, None] - found.vertices[order]) ** 2).sum(axis=2)
+    assert (simplex.vertex_of == order[where]).all()
+    np.testing.assert_allclose(simplex.squared_steps[order], [0.25, 1.0, 4.0, 9.0], rtol=1e-6)
+    gaps = ((simplex.vertices[order][:, None] - simplex.vertices[order]) ** 2).sum(axis=2)
     np.testing.assert_allclose(gaps, ((points[:, None] - points) ** 2).sum(axis=2), atol=1e-6)
 
 

@@ -81,11 +81,11 @@ def test_labels_help() -> None:
 
 
 def test_colluders_that_pool_their_rows_come_closer() -> None:
-    one, three = (
+    by_one, three = (
         [error("moments", large("aa-i-gdp-anchor-noise", seed), **options) for seed in SEEDS]
         for options in ({}, {"colluders": (0, 2, 3)})
     )
-    assert np.mean(three) < 0.9 * np.mean(one)
+    assert np.mean(three) < 0.9 * np.mean(by_one)
 
 
 def test_everybodys_uploads_help_where_the_colluder_has_few_rows() -> None:
@@ -230,9 +230,9 @@ def test_class_moments_are_those_of_numpy(samples: Any, on_backend: Callable[[An
 def test_merged_moments_are_those_of_all_rows_together(samples: Any) -> None:
     rows, codes, other, other_codes = samples
     expected = moments_of(np.concatenate([rows, other]), np.concatenate([codes, other_codes]), 5)
-    one, two = ClassMoments.of(rows, codes, 5), ClassMoments.of(other, other_codes, 5)
-    check_equal(one.merged(two), expected)
-    check_equal(two.merged(one), expected)
+    moments_of_classes, two = ClassMoments.of(rows, codes, 5), ClassMoments.of(other, other_codes, 5)
+    check_equal(moments_of_classes.merged(two), expected)
+    check_equal(two.merged(moments_of_classes), expected)
 
 
 def test_moments_seen_from_elsewhere_are_those_of_the_moved_rows(samples: Any) -> None:
@@ -365,8 +365,8 @@ def test_rows_that_do_not_vary_within_classes_have_a_ridge_of_one(rows: np.ndarr
 
 def test_third_moments_along_an_axis_without_variation_are_nought() -> None:
     rows = np.random.default_rng(0).standard_normal((20, 3)) * [1.0, 0.0, 2.0]
-    found = third_moments(rows, np.arange(20) % 2, np.eye(3))
-    assert np.array_equal(np.flatnonzero(found.any(axis=0)), [0, 2])
+    moments = third_moments(rows, np.arange(20) % 2, np.eye(3))
+    assert np.array_equal(np.flatnonzero(moments.any(axis=0)), [0, 2])
 
 
 @pytest.mark.parametrize("h", [1, 2, 7])
@@ -406,7 +406,7 @@ def test_axes_that_third_moments_vote_against_are_turned_round(skewed: bool, pul
     draw = rng.gamma(1.0, 1.0, (2, 300, 3)) - 1 if skewed else rng.standard_normal((2, 300, 3))
     rows, secret = draw * [3.0, 2.0, 1.0], RigidMap.sample(3, rng=rng)
     codes, flipped = np.zeros(300, dtype=int), np.array([1.0, -1.0, -1.0])
-    sides = [MomentRows(one, codes, ClassMoments.of(one, codes, 1)) for one in (rows[0], secret.apply(rows[1]))]
+    sides = [MomentRows(side, codes, ClassMoments.of(side, codes, 1)) for side in (rows[0], secret.apply(rows[1]))]
     match = MomentMatch(sides[0].moments, sides[1].moments, None)
     right, signs = match.from_orthogonal(secret.orthogonal), _Signs(match, *sides)
     if pull:
@@ -415,5 +415,5 @@ def test_axes_that_third_moments_vote_against_are_turned_round(skewed: bool, pul
         evidence = AnchorEvidence(against[None], secret.translation[None], np.array([v]), 12)
         match = MomentMatch(sides[0].moments, sides[1].moments, evidence)
     wrong = minimise(match, (right * flipped)[None], match.anchor_shift, 100)
-    found = _with_better_signs(match, signs, wrong, 100, n_rounds=2)
-    assert np.array_equal(np.sign((found.orthogonal[0] * right).sum(axis=0)), np.ones(3) if turned else flipped)
+    match_after = _with_better_signs(match, signs, wrong, 100, n_rounds=2)
+    assert np.array_equal(np.sign((match_after.orthogonal[0] * right).sum(axis=0)), np.ones(3) if turned else flipped)

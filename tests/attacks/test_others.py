@@ -218,8 +218,8 @@ def test_more_uploads_of_few_rows_are_never_weaker_than_one(n_rows: int, sigma: 
         view = shuffle_repeated(simulation.view(colluders=(0,), n_repeated_uploads=3), rng)
         one_row = replace(view.colluders[0], rows=view.colluders[0].rows[:1], records=view.colluders[0].records[:1])
         view = replace(view, colluders=(one_row,))
-        for name, found in (("procrustes", once), ("repeated-upload", twice)):
-            found.append(np.linalg.norm(attacked(name, view).rows - rows[1]))
+        for name, rebuilt in (("procrustes", once), ("repeated-upload", twice)):
+            rebuilt.append(np.linalg.norm(attacked(name, view).rows - rows[1]))
     assert np.mean(twice) < np.mean(once)
 
 
@@ -286,7 +286,7 @@ def test_independent_components_do_not_depend_on_the_unit_and_have_a_limit() -> 
 
 
 @pytest.mark.parametrize(
-    ("method", "unlabelled", "found"),
+    ("method", "unlabelled", "mapped_back"),
     [
         ("aa-i-gdp-data-noise", (), [1, 2]),
         ("aa-i-gdp-data-noise", (2,), [1]),
@@ -295,11 +295,13 @@ def test_independent_components_do_not_depend_on_the_unit_and_have_a_limit() -> 
         ("aa-i-gdp-both-noise", (), []),
     ],
 )
-def test_rows_are_mapped_back_where_maps_are_exact(method: str, unlabelled: tuple[int, ...], found: list[int]) -> None:
+def test_rows_are_mapped_back_where_maps_are_exact(
+    method: str, unlabelled: tuple[int, ...], mapped_back: list[int]
+) -> None:
     simulation = simulated(method)
     labels = [None if i in unlabelled else np.arange(50) % 2 for i in range(3)]
     back = map_back_exactly(replace(simulation.view(), labels=tuple(labels)))
-    assert list(back) == found
+    assert list(back) == mapped_back
     for i, rows in back.items():
         assert np.std(rows - simulation.private_data[i]) == pytest.approx(0.3, rel=0.15)  # the noise stays on them
     assert map_back_exactly(simulation.view(colluders=())) == {}
@@ -334,15 +336,15 @@ def gaussian(sigma: float, *, n_known: int = 20_000) -> tuple[RowSimulation, np.
 @pytest.mark.parametrize("sigma", [0.2, 1.0, 3.0])
 def test_denoising_is_the_wiener_filter_of_a_gaussian_population(sigma: float) -> None:
     simulation, mean, covariance = gaussian(sigma)
-    noisy, found = (
+    noisy, rebuilt = (
         attacked("known-secret", simulation.view(), denoiser=denoiser).rows for denoiser in (None, "gaussian")
     )
     gain = np.linalg.solve(covariance + sigma**2 * np.eye(3), covariance)
     expected = mean + (noisy - mean) @ gain
-    assert np.sqrt(np.mean((found - expected) ** 2)) < 0.03 * np.sqrt(np.mean((noisy - mean) ** 2))
+    assert np.sqrt(np.mean((rebuilt - expected) ** 2)) < 0.03 * np.sqrt(np.mean((noisy - mean) ** 2))
     truth = simulation.private_data[1]
     left = np.trace(covariance @ np.linalg.inv(covariance + sigma**2 * np.eye(3))) * sigma**2
-    assert np.mean(np.sum((found - truth) ** 2, axis=1)) == pytest.approx(left, rel=0.06)
+    assert np.mean(np.sum((rebuilt - truth) ** 2, axis=1)) == pytest.approx(left, rel=0.06)
     assert left < 3 * sigma**2
 
 
@@ -351,16 +353,16 @@ def test_a_population_learnt_from_noisy_rows_is_a_prior_without_their_noise(sigm
     simulation, mean, covariance = gaussian(sigma)
     noisy = attacked("known-secret", simulation.view())
     population = ClassMoments.of(noisy.rows, np.zeros(4000, dtype=np.int64), 1)
-    found = denoise_by_gaussians(
+    rebuilt = denoise_by_gaussians(
         replace(noisy, population=population), simulation.view(), rng=np.random.default_rng(0)
     ).rows
     expected = mean + (noisy.rows - mean) @ np.linalg.solve(covariance + sigma**2 * np.eye(3), covariance)
-    assert np.sqrt(np.mean((found - expected) ** 2)) < 0.05 * np.sqrt(np.mean((noisy.rows - mean) ** 2))
+    assert np.sqrt(np.mean((rebuilt - expected) ** 2)) < 0.05 * np.sqrt(np.mean((noisy.rows - mean) ** 2))
 
 
 def plain_and_denoised(attack: str, simulation: RowSimulation) -> list[float]:
-    found = (attacked(attack, simulation.view(), denoiser=denoiser).rows for denoiser in (None, "gaussian"))
-    return [centred_error(simulation.private_data[1], rows) for rows in found]
+    rebuilt = (attacked(attack, simulation.view(), denoiser=denoiser).rows for denoiser in (None, "gaussian"))
+    return [centred_error(simulation.private_data[1], rows) for rows in rebuilt]
 
 
 @pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.data_noise])
@@ -455,6 +457,8 @@ def test_one_row_has_no_covariance() -> None:
         attacked("principal-axes", simulate(parts, method="i-gdp", rng=rng).view(colluders=(1,), target=0))
     assert "two rows" in refusal.value.reason
     simulation = simulate(parts, method="i-gdp", rng=rng)
-    alone, one, two = (attacked("principal-axes", simulation.view(colluders=who)) for who in ((), (0,), (2,)))
-    assert np.allclose(alone.rows, one.rows)
+    alone, reconstruction, two = (
+        attacked("principal-axes", simulation.view(colluders=who)) for who in ((), (0,), (2,))
+    )
+    assert np.allclose(alone.rows, reconstruction.rows)
     assert not np.allclose(alone.rows, two.rows, atol=0.1)

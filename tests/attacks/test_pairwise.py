@@ -56,10 +56,10 @@ def simulated(epsilon: float | None) -> tuple[PairwiseSimulation, LabelledFeatur
     lone, label = draw(rng, 1, rare=True)
     parts[1] = np.vstack([parts[1][0], lone]), np.append(parts[1][1], label)
     rows, labels = zip(*parts, strict=True)
-    found = simulate_general_total(rows, labels, features=FEATURES, privacy=epsilon, rng=rng)
-    honest, others = found.members((1, 2)), found.encode(*([part] for part in draw(rng, N_OTHERS)))
+    simulation = simulate_general_total(rows, labels, features=FEATURES, privacy=epsilon, rng=rng)
+    honest, others = simulation.members((1, 2)), simulation.encode(*([part] for part in draw(rng, N_OTHERS)))
     both = np.concatenate([honest.features, others.features])
-    return found, LabelledFeatures(both, np.zeros((len(both), 0))), len(honest.features)
+    return simulation, LabelledFeatures(both, np.zeros((len(both), 0))), len(honest.features)
 
 
 def view_of(epsilon: float | None) -> PairwiseView:
@@ -68,9 +68,9 @@ def view_of(epsilon: float | None) -> PairwiseView:
 
 
 def attack(name: str, epsilon: float | None) -> MembershipScores:
-    found = run(name, view_of(epsilon), rng=RNG)
-    assert isinstance(found, MembershipScores)
-    return found
+    result = run(name, view_of(epsilon), rng=RNG)
+    assert isinstance(result, MembershipScores)
+    return result
 
 
 def area(name: str, epsilon: float | None) -> float:
@@ -80,8 +80,8 @@ def area(name: str, epsilon: float | None) -> float:
 
 
 def test_the_cells_of_two_columns_are_read_exactly_off_a_total_without_noise() -> None:
-    found, view = simulated(None)[0], view_of(None)
-    weights = found.members((1, 2)).features[:, : view.layout.workload.n_levels]
+    simulation, view = simulated(None)[0], view_of(None)
+    weights = simulation.members((1, 2)).features[:, : view.layout.workload.n_levels]
     expected = weights.T @ weights
     for block in view.list_blocks():
         expected[block, block] = 0.0
@@ -98,7 +98,7 @@ def test_the_cells_of_two_columns_are_read_exactly_off_a_total_without_noise() -
 
 
 def test_a_row_that_alone_has_a_level_is_read_off_with_its_label() -> None:
-    found, candidates, _ = simulated(None)
+    simulation, candidates, _ = simulated(None)
     rows = attack("level-of-one", None).rows
     assert rows is not None
     lone = candidates.features[N_ROWS]  # the last of participant 1
@@ -107,7 +107,7 @@ def test_a_row_that_alone_has_a_level_is_read_off_with_its_label() -> None:
     assert (np.delete(scores, N_ROWS) < -0.1).mean() > 0.95
     nearest = np.abs(rows.features - lone[: rows.features.shape[1]]).max(axis=1).min()
     assert nearest < 0.01
-    assert found.total.noise_variance == 0
+    assert simulation.total.noise_variance == 0
 
 
 def test_rows_with_a_pair_of_values_that_no_member_has_are_told_from_members() -> None:
@@ -138,8 +138,8 @@ def test_synthetic_rows_are_no_nearer_to_members_than_to_others(epsilon: float |
 
 
 def test_a_generator_that_repeats_its_rows_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, candidates, n = simulated(None)
-    members = candidates.features[:n, : found.layout.workload.n_levels]
+    simulation, candidates, n = simulated(None)
+    members = candidates.features[:n, : simulation.layout.workload.n_levels]
     monkeypatch.setattr(Mixture, "weigh_places", lambda mixture, places: members)
     assert area("synthetic-rows", None) > 0.99
 
@@ -200,10 +200,10 @@ def test_the_model_of_a_simulated_general_total_is_that_of_its_rows() -> None:
     rng = np.random.default_rng(2)
     parts = [draw(rng, 400) for _ in range(P)]
     labels = [(rows[:, 0] > 0).astype(int) for rows, _ in parts]
-    found = simulate_general_total([rows for rows, _ in parts], labels, features=FEATURES, privacy=8.0, rng=rng)
+    simulation = simulate_general_total([rows for rows, _ in parts], labels, features=FEATURES, privacy=8.0, rng=rng)
     rows, _ = draw(rng, 300)
-    assert np.mean(found.train().predict([rows]) == (rows[:, 0] > 0)) > 0.9
+    assert np.mean(simulation.train().predict([rows]) == (rows[:, 0] > 0)) > 0.9
     one_model: FeatureMap = FEATURES
     sums = simulate_sums([rows for rows, _ in parts], labels, feature_map=one_model, privacy=None, rng=rng)
     assert sums.layout.n_features == FEATURES.n_features
-    assert math.isclose(found.total.n_rows, 1200, rel_tol=0.1)
+    assert math.isclose(simulation.total.n_rows, 1200, rel_tol=0.1)

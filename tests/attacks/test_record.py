@@ -43,8 +43,8 @@ RECORD = Path(__file__).parent / "record.json"
 
 
 def error(attack: str, simulation: RowSimulation, view: CollusionView, **options: Any) -> float:
-    found = run(attack, view, rng=np.random.default_rng(0), **options)
-    return float(centred_error(simulation.private_data[view.target], found.rows))
+    result = run(attack, view, rng=np.random.default_rng(0), **options)
+    return float(centred_error(simulation.private_data[view.target], result.rows))
 
 
 def column_of(rng: np.random.Generator, rate: float, n: int, *, step: float = 1.0) -> LatticeRows:
@@ -56,10 +56,10 @@ def column_of(rng: np.random.Generator, rate: float, n: int, *, step: float = 1.
 def lattice_likelihoods(rate: float) -> Any:
     """The most likely place of the first row on a line, its likelihood, and the margins to neighbouring places."""
     rng = np.random.default_rng(1)
-    known, found = column_of(rng, rate, 90, step=1.5), column_of(rng, rate, 40, step=0.75)
+    known, column = column_of(rng, rate, 90, step=1.5), column_of(rng, rate, 40, step=0.75)
     figures = []
     for sign in (1.0, -1.0):
-        likelihoods, places = lattice._likelihoods(known, found, known.lines[0], found.lines[0], sign, 0.75)
+        likelihoods, places = lattice._likelihoods(known, column, known.lines[0], column.lines[0], sign, 0.75)
         best = int(likelihoods.argmax())
         figures += [places[best], likelihoods[best], *(likelihoods[best] - likelihoods[[best - 2, best - 1, -1]])]
     return [*figures, likelihoods.size]
@@ -69,10 +69,10 @@ def lattice_vertices() -> Any:
     rng = np.random.default_rng(2)
     steps = np.array([1.0, 1.0, 2.25, 2.25])
     sides = [(rng.integers(0, 2, n), rng.choice(4, n, p=[0.4, 0.3, 0.2, 0.1])) for n in (50, 30)]
-    own, seen = (Simplex(np.diag(np.sqrt(steps)), steps, vertex_of) for _, vertex_of in sides)
+    simplex, seen = (Simplex(np.diag(np.sqrt(steps)), steps, vertex_of) for _, vertex_of in sides)
     agreement = 3 * rng.standard_normal((4, 4))
     return [
-        lattice._vertices_named(own, seen, sides[0][0], sides[1][0], anchored)
+        lattice._vertices_named(simplex, seen, sides[0][0], sides[1][0], anchored)
         for anchored in (None, AnchorStatistics(agreement, np.zeros(4), 1.0))
     ]
 
@@ -84,7 +84,7 @@ def lattice_correlations() -> Any:
         np.array([[1, 0.6, 0.3, 0.1], [0.6, 1, -0.4, 0], [0.3, -0.4, 1, 0.2], [0.1, 0, 0.2, 1]])
     )
     lines = tuple(Line(direction, 1.0) for direction in np.eye(4))
-    known, found = (
+    known, rebuilt = (
         LatticeRows((rng.standard_normal((n, 4)) @ mixing.T).round(), np.zeros(n, dtype=int), lines, ())
         for n in (80, 50)
     )
@@ -93,7 +93,7 @@ def lattice_correlations() -> Any:
     favour[turns, np.arange(4), pairs] = 1.0
 
     def kept(scale: float) -> float:
-        found_pairs, found_turns = lattice._by_correlation(known, found, scale * favour, pairs, turns)
+        found_pairs, found_turns = lattice._by_correlation(known, rebuilt, scale * favour, pairs, turns)
         return float(np.array_equal(found_pairs, pairs) and np.array_equal(found_turns, turns)) - 0.5
 
     return brentq(kept, 0.0, 300.0, xtol=1e-6)
@@ -101,7 +101,7 @@ def lattice_correlations() -> Any:
 
 def lattice_names() -> Any:
     """Few rows of columns that are hard to tell apart: some names are wrong, and which ones is on record."""
-    found = []
+    collected = []
     for seed in range(3):
         rng = np.random.default_rng(seed)
         labels = [rng.integers(0, 2, 40) for _ in range(3)]
@@ -114,10 +114,10 @@ def lattice_names() -> Any:
         ]  # fmt: skip
         for method, v in (("i-gdp", 0.0), ("aa-i-gdp-anchor-noise", 1.0)):
             simulation = simulate(parts, labels, method=method, anchor_noise_scale=v, rng=rng)
-            found.append(error("lattice", simulation, simulation.view()))
-    said = summarise_anchor(simulation.view())
-    assert said is not None
-    return [*found, said.precision, said.agreement.sum(), said.mean.sum()]
+            collected.append(error("lattice", simulation, simulation.view()))
+    summary = summarise_anchor(simulation.view())
+    assert summary is not None
+    return [*collected, summary.precision, summary.agreement.sum(), summary.mean.sum()]
 
 
 def lattice_alone() -> Any:
@@ -139,13 +139,17 @@ def decoders() -> Any:
     causes = rng.standard_normal((3, 12))
     records = 2 + rng.standard_normal((60, 3)) @ causes + 0.4 * rng.standard_normal((60, 12))
     alone = rng.standard_normal((60, 12))
-    found = [decoding.learn_decoder(F, records[:n]) for n in (3, 5, 8, 30)]
+    decoders = [decoding.learn_decoder(F, records[:n]) for n in (3, 5, 8, 30)]
     trusted = [[decoding._comes_nearer(F, rows[:n]) for n in (2, 3, 4, 6, 9, 24, 60)] for rows in (records, alone)]
     mixed = [decoding._comes_nearer(F, np.vstack([alone[:n], records[: 30 - n]])) for n in range(0, 30, 2)]
-    found.append(decoding.learn_decoder(F, records[:30], most_numbers=100))
+    decoders.append(decoding.learn_decoder(F, records[:30], most_numbers=100))
     both = [np.vstack([alone[:n], records[: 60 - n]]) for n in range(0, 60, 6)]
     mixed += [decoding._comes_nearer(F, rows, most_records=25) for rows in both]
-    return [[one.penalty, np.linalg.norm(one.matrix), one.offset.sum()] for one in found], trusted, mixed
+    return (
+        [[decoder.penalty, np.linalg.norm(decoder.matrix), decoder.offset.sum()] for decoder in decoders],
+        trusted,
+        mixed,
+    )
 
 
 def denoising() -> Any:
@@ -155,16 +159,19 @@ def denoising() -> Any:
     rows[0], labels[0] = rows[0][kept], labels[0][kept]
     rng, noise = np.random.default_rng(6), {"anchor_noise_scale": 0.3, "data_noise_scale": 0.8}
     simulation = simulate(rows, labels, method="aa-i-gdp-both-noise", rng=rng, **noise)
-    found = [
+    errors = [
         error(attack, simulation, simulation.view(), denoiser="gaussian") for attack in ("procrustes", "joint-moments")
     ]
     other = replace(simulation.view(), labels=(np.full(kept.size, 3), *simulation.view().labels[1:]))
-    return [*found, *(error(attack, simulation, other, denoiser="gaussian") for attack in ("moments", "joint-moments"))]
+    return [
+        *errors,
+        *(error(attack, simulation, other, denoiser="gaussian") for attack in ("moments", "joint-moments")),
+    ]
 
 
 def many_candidates() -> Any:
     """Known rows among rows of which many pairs are equally far apart."""
-    found: list[Any] = []
+    collected: list[Any] = []
     for seed, width in enumerate((5, 6, 8)):
         rng = np.random.default_rng(seed)
         rows = [rng.choice([-1.0, 1.0], (30, width)) * np.linspace(1, 2, width) for _ in range(2)]
@@ -172,10 +179,14 @@ def many_candidates() -> Any:
         view = simulation.view(colluders=(), n_known_rows=width + 2)
         X = np.unique(view.known_rows, axis=0)
         places = known_rows._by_distances(X, view.target_upload.representation)
-        found += [places is None] if width == 8 else [error("known-rows", simulation, view)]  # 10 rows, 7 directions
-    found += [known_rows._noise_to_signal(replace(view, data_noise_scale=0.5), part) for part in (rows[1], 0 * rows[1])]
+        collected += (
+            [places is None] if width == 8 else [error("known-rows", simulation, view)]
+        )  # 10 rows, 7 directions
+    collected += [
+        known_rows._noise_to_signal(replace(view, data_noise_scale=0.5), part) for part in (rows[1], 0 * rows[1])
+    ]
     near = rows[1] + 1e-7 * rng.standard_normal(rows[1].shape) * np.geomspace(0.1, 100, 30)[:, None]
-    return found, [known_rows._by_distances(near[k : k + 4], rows[1]) is not None for k in range(26)]
+    return collected, [known_rows._by_distances(near[k : k + 4], rows[1]) is not None for k in range(26)]
 
 
 def many_participants() -> Any:
@@ -185,8 +196,8 @@ def many_participants() -> Any:
     simulation = simulate(rows, labels, method=method, anchor_noise_scale=0.3, rng=np.random.default_rng(7))
     exact = simulate(rows, labels, method="aa-i-gdp-data-noise", data_noise_scale=0.5, rng=np.random.default_rng(7))
     few = replace(current_effort(), joint_participants=3)
-    found = run("joint-moments", replace(exact.view(), effort=few), rng=np.random.default_rng(0))
-    assert found.population.n_rows == 5 * 25  # all of them where maps are known
+    result = run("joint-moments", replace(exact.view(), effort=few), rng=np.random.default_rng(0))
+    assert result.population.n_rows == 5 * 25  # all of them where maps are known
     return error("joint-moments", simulation, replace(simulation.view(), effort=few))
 
 
@@ -200,46 +211,48 @@ def moment_landscape() -> Any:
     evidence = AnchorEvidence(cross, (secret.translation + 0.1 * rng.standard_normal(5))[None], np.array([v]), 20)
     population = MomentRows(rows[0], labels[0], ClassMoments.of(rows[0], labels[0], 3))
     target = MomentRows(Y, labels[1][:50], ClassMoments.of(Y, labels[1][:50], 3))
-    found: list[Any] = []
+    collected: list[Any] = []
     for anchor in (evidence, None):
         for smoothing in (0.0, 0.1, 1.0):
             match = MomentMatch(population.moments, target.moments, anchor, smoothing=smoothing)
             O, shift = match.from_orthogonal(secret.orthogonal)[None], match.anchor_shift
             least = float(match.evaluate((O, shift)).value[0])
-            found += [
+            collected += [
                 match.ridge,
                 match.turn_curvature.sum(),
                 match.shift_curvature.sum(),
                 np.trace(match.row_error(O)[0]),
             ]
             signs = _Signs(match, population, target)
-            found.append(signs.agreement(O))
+            collected.append(signs.agreement(O))
             starts = _starts(match, signs)
             lost = {
                 name: match.evaluate((np.broadcast_to(start, (1, 5, 5)), shift)).value[0] - least
                 for name, start in starts.items()
                 if anchor is not None or "means" not in name  # three means alone leave directions to rounding
             }
-            found.append(lost)
+            collected.append(lost)
     third = [
         third_moments(part, codes[: len(part)], np.eye(5))
         for part, codes in zip((rows[0], rows[1][:50]), labels, strict=True)
     ]
-    return found, third[0][0], sign_votes(*third, 70, 50)  # fmt: skip
+    return collected, third[0][0], sign_votes(*third, 70, 50)  # fmt: skip
 
 
 def shuffled_uploads() -> Any:
     """Further uploads whose rows come in another order, with and without an anchor, by assignment and by the closest."""
-    found = []
+    collected = []
     for most, method in ((2000, "c-gdp-data-noise"), (2000, "aa-i-gdp-both-noise"), (10, "aa-i-gdp-both-noise")):
         rng = np.random.default_rng(9)
         rows, labels = class_rows(3, 40, 4)
         noise = {"anchor_noise_scale": 0.2 * (method != "c-gdp-data-noise"), "data_noise_scale": 0.3}
         simulation = simulate(rows, labels, method=method, rng=rng, **noise)
         view = replace(simulation.view(n_repeated_uploads=2), effort=replace(current_effort(), assigned_rows=most))
-        again = [replace(one, representation=rng.permutation(one.representation)) for one in view.repeated_uploads]
-        found.append(error("repeated-upload", simulation, replace(view, repeated_uploads=tuple(again))))
-    return found
+        again = [
+            replace(upload, representation=rng.permutation(upload.representation)) for upload in view.repeated_uploads
+        ]
+        collected.append(error("repeated-upload", simulation, replace(view, repeated_uploads=tuple(again))))
+    return collected
 
 
 def components() -> Any:
@@ -247,14 +260,14 @@ def components() -> Any:
     rng = np.random.default_rng(10)
     rows = [(rng.gamma(1.0, 1.0, (800, 3)) - 1) * [2.0, -1.2, 0.7] for _ in range(2)]
     simulation = simulate(rows, method="i-gdp", rng=rng)
-    found = [error("independent-components", simulation, simulation.view(colluders=who)) for who in ((0,), ())]
+    errors = [error("independent-components", simulation, simulation.view(colluders=who)) for who in ((0,), ())]
     some_rows = replace(simulation.view(), effort=replace(current_effort(), component_rows=700))
-    return [*found, error("independent-components", simulation, some_rows)]
+    return [*errors, error("independent-components", simulation, some_rows)]
 
 
 def traced(*arrays: Any) -> list[float]:
     """One number an array, which no change of an entry leaves as it is."""
-    return [float(np.ravel(one) @ np.cos(np.arange(np.size(one)))) for one in arrays]
+    return [float(np.ravel(array) @ np.cos(np.arange(np.size(array)))) for array in arrays]
 
 
 def parts_of_denoisers() -> Any:
@@ -273,7 +286,7 @@ def parts_of_denoisers() -> Any:
     table = np.column_stack([np.eye(2)[codes % 2], rng.integers(0, 6, 40) / 2.5 - 1, rng.uniform(-1, 1, 40)])
     groups = list(make_atoms(columns, table, 0.2))
     logs = [group.log_likelihoods(table + 0.2 * rng.standard_normal(table.shape), 0.04) for group in groups]
-    likelihoods = [np.exp(one - one.max(axis=1, keepdims=True)) for one in logs]
+    likelihoods = [np.exp(log_weight - log_weight.max(axis=1, keepdims=True)) for log_weight in logs]
     model = fit_latent_classes(
         groups, likelihoods, codes, labels=np.arange(4), spread=0.3, rng=rng, n_classes=16, n_rounds=20
     )
@@ -294,7 +307,7 @@ def grids() -> Any:
     """Maps that are known exactly, and not; behind a projection that mixes columns, with few known records and enough."""
     little = Effort(grid_sweeps=6, refit_sweeps=4, grid_rows=30, refit_rows=12, refit_below=26)
     columns = (Column("c", "category", categories=("a", "b", "c")), Column("i", "integer", 0, 5))
-    found: list[Any] = []
+    collected: list[Any] = []
     for h, v, n in ((4, 0.0, 25), (4, 0.2, 25), (2, 0.0, 25), (2, 0.0, 26)):
         rng = np.random.default_rng(12)
         labels = [rng.integers(0, 2, n) for _ in range(4)]
@@ -308,9 +321,14 @@ def grids() -> Any:
         simulation = simulate(rows, labels, method=method, rng=rng, settings=settings, **noise)
         view = replace(simulation.view(), columns=columns, effort=little)
         for attack in ("known-anchor", "procrustes") if not v else ("procrustes",):
-            one = run(attack, view, rng=np.random.default_rng(0), denoiser="grid")
-            found.append([*traced(one.rows, one.records, *([] if one.evidence is None else [one.evidence])), one.notes])
-    return found
+            result = run(attack, view, rng=np.random.default_rng(0), denoiser="grid")
+            collected.append(
+                [
+                    *traced(result.rows, result.records, *([] if result.evidence is None else [result.evidence])),
+                    result.notes,
+                ]
+            )
+    return collected
 
 
 CASES: dict[str, Callable[..., Any]] = {
@@ -343,6 +361,6 @@ def test_what_an_attack_weighs_is_as_on_record(case: str) -> None:
 def test_known_rows_are_found_among_more_rows_than_are_compared_at_a_time() -> None:
     rows = np.random.default_rng(0).standard_normal((2100, 4))
     places = [5, 2095, 1000, 37]
-    found = known_rows._by_distances(rows[places], rows)
-    assert found is not None
-    assert found.tolist() == places
+    order = known_rows._by_distances(rows[places], rows)
+    assert order is not None
+    assert order.tolist() == places

@@ -29,12 +29,14 @@ def draw_table(n: int, rng: np.random.Generator) -> Matrix:
     kind = rng.integers(0, 4, n)
     columns = {
         f"kind {k}": [
-            CATEGORIES[(one + k) % 3] if keep else CATEGORIES[other]
-            for one, keep, other in zip(kind, rng.random(n) < 0.7, rng.integers(0, 3, n), strict=True)
+            CATEGORIES[(kind_of_row + k) % 3] if keep else CATEGORIES[other]
+            for kind_of_row, keep, other in zip(kind, rng.random(n) < 0.7, rng.integers(0, 3, n), strict=True)
         ]
         for k in range(4)
     }
-    columns |= {f"count {k}": [int(one) for one in rng.binomial(12, 0.2 + 0.2 * ((kind + k) % 4))] for k in range(2)}
+    columns |= {
+        f"count {k}": [int(count) for count in rng.binomial(12, 0.2 + 0.2 * ((kind + k) % 4))] for k in range(2)
+    }
     return encode_table(SCHEMA, pa.table(columns))
 
 
@@ -66,8 +68,8 @@ def test_rows_of_a_table_are_rebuilt_where_denoising_once_does_not() -> None:
     view = simulation.view()
     once = min(error_of(simulation, view, name, "grid") for name in ("procrustes", "moments"))
     assert error_of(simulation, view, "refine") < 0.5 * once
-    found = run("refine", view, rng=np.random.default_rng(0))
-    assert found.row_error[0, 0] == pytest.approx(_GRID_LEAST**2)
+    result = run("refine", view, rng=np.random.default_rng(0))
+    assert result.row_error[0, 0] == pytest.approx(_GRID_LEAST**2)
 
 
 def test_without_rounds_it_is_procrustes() -> None:
@@ -120,8 +122,8 @@ def test_maps_of_several_participants_are_refined_together() -> None:
     simulation = wide_tables()
     alone, together = (replace(simulation.view(), effort=Effort(refine_rows=most, refine_again=0)) for most in (0, 150))
     assert error_of(simulation, together, "refine") < 0.9 * error_of(simulation, alone, "refine")
-    found = run("refine", together, rng=np.random.default_rng(0))
-    assert sorted(found.others) == [2, 3, 4, 5]
+    result = run("refine", together, rng=np.random.default_rng(0))
+    assert sorted(result.others) == [2, 3, 4, 5]
 
 
 def test_all_targets_have_the_maps_that_were_refined_together_for_the_first() -> None:
@@ -155,8 +157,8 @@ def test_rows_that_were_read_wrongly_are_read_again_with_the_map_of_all_others()
 
 def test_answers_of_several_models_of_the_columns_are_averaged() -> None:
     simulation = tables(0.15, 0.5)
-    one, several = (replace(simulation.view(), effort=Effort(grid_models=n)) for n in (1, 6))
-    assert error_of(simulation, several, "procrustes", "grid") < error_of(simulation, one, "procrustes", "grid")
+    learner, several = (replace(simulation.view(), effort=Effort(grid_models=n)) for n in (1, 6))
+    assert error_of(simulation, several, "procrustes", "grid") < error_of(simulation, learner, "procrustes", "grid")
 
 
 def images(n_known: int, n: int) -> tuple[RowSimulation, CollusionView]:
@@ -208,9 +210,9 @@ def test_moments_expects_the_error_that_few_rows_of_a_class_leave() -> None:
         rng=np.random.default_rng(3),
         settings=SimulationSettings(public_rows=PublicRows(public, public, public_labels)),
     )
-    found = run("moments", simulation.view(), rng=rng)
-    expected = float(np.sqrt(np.trace(found.row_error) / h))
-    true = float(np.sqrt(np.mean((found.rows - simulation.private_data[1]) ** 2)))
+    result = run("moments", simulation.view(), rng=rng)
+    expected = float(np.sqrt(np.trace(result.row_error) / h))
+    true = float(np.sqrt(np.mean((result.rows - simulation.private_data[1]) ** 2)))
     assert 0.7 * true < expected < 1.4 * true
 
 

@@ -83,11 +83,11 @@ def simulated(name: str) -> tuple[SumSimulation, LabelledFeatures, int]:
     # with noise as small as that a class of one is still found, which no claim of privacy would cover
     privacy = SumPrivacy(3000 if name == "noise" else 1, 1e-5, P, 1) if name in NOISY else None
     values = np.arange(K) if K else np.array([-1.0, 1.0])
-    found = simulate_sums(rows[:P], labels[:P], label_values=values, privacy=privacy, rng=rng)
-    honest = found.members(range(P) if name == "nobody" else [i for i in range(P) if i not in colluders_of(name)])
-    others = found.encode(rows[P:], labels[P:])
+    simulation = simulate_sums(rows[:P], labels[:P], label_values=values, privacy=privacy, rng=rng)
+    honest = simulation.members(range(P) if name == "nobody" else [i for i in range(P) if i not in colluders_of(name)])
+    others = simulation.encode(rows[P:], labels[P:])
     both = [np.concatenate(pair) for pair in zip(*((r.features, r.outcomes) for r in (honest, others)), strict=True)]
-    return found, LabelledFeatures(*both), len(honest.features)
+    return simulation, LabelledFeatures(*both), len(honest.features)
 
 
 def colluders_of(name: str) -> tuple[int, ...]:
@@ -125,23 +125,23 @@ def test_it_scores_candidates_where_it_must_and_says_why_not_elsewhere(attack: s
         return
     assert name in CONTRACT[attack]
     assert scores.shape == (len(candidates.features),)
-    told = np.ones(len(scores), dtype=np.bool_)
+    is_scored = np.ones(len(scores), dtype=np.bool_)
     if attack == "class-of-one":
-        told = candidates.outcomes.argmax(axis=1) == 3
-    assert np.array_equal(np.isfinite(scores), told)
+        is_scored = candidates.outcomes.argmax(axis=1) == 3
+    assert np.array_equal(np.isfinite(scores), is_scored)
     assert np.array_equal(scores, score(attack, view), equal_nan=True)
 
 
 def test_scores_are_as_on_record() -> None:
     """The record holds a member's score, another row's and sums over all rows, for every attack in each of its views."""
-    found = {}
+    rates = {}
     for attack, views in CONTRACT.items():
         for name in sorted(views):
             _, _, n = simulated(name)
             scores = np.arcsinh(score(attack, view_of(name)))  # some are as large as 1e9
-            told = scores[np.isfinite(scores)]
-            found[f"{attack}, {name}"] = [scores[0], scores[n], told.sum(), np.abs(told).sum()]
-    check_record(RECORD, "sums", found)
+            finite_scores = scores[np.isfinite(scores)]
+            rates[f"{attack}, {name}"] = [scores[0], scores[n], finite_scores.sum(), np.abs(finite_scores).sum()]
+    check_record(RECORD, "sums", rates)
 
 
 @pytest.mark.parametrize(("attack", "name", "least"), STRONG)
@@ -162,27 +162,27 @@ def test_noise_that_carries_a_guarantee_leaves_every_attack_near_chance() -> Non
 
 
 def test_a_view_takes_off_what_colluders_know_and_holds_nothing_of_the_others() -> None:
-    found = simulated("plain")[0]
-    view = found.view((0, 2))
-    phi = np.concatenate([found.members([i]).features for i in (1, 3)])
-    y = np.concatenate([found.members([i]).outcomes for i in (1, 3)])
+    simulation = simulated("plain")[0]
+    view = simulation.view((0, 2))
+    phi = np.concatenate([simulation.members([i]).features for i in (1, 3)])
+    y = np.concatenate([simulation.members([i]).outcomes for i in (1, 3)])
     assert np.allclose(view.honest.products, phi.T @ phi, atol=1e-12)
     assert np.allclose(view.joint_products(), (z := view.joint_features(LabelledFeatures(phi, y))).T @ z, atol=1e-9)
     assert np.allclose(view.class_sums()[-1] / view.constant, [60, 60, 0, 0])
     assert view.n_honest == 2
-    secrets = [found.features[1], found.labels[1], found.contributions[1], phi]
+    secrets = [simulation.features[1], simulation.labels[1], simulation.contributions[1], phi]
     assert not any(
         holds(array, np.asarray(secret, dtype=np.float64)) for array in arrays_of(view) for secret in secrets
     )
     for colluders in ((0, 0), (4,), (0, 1, 2, 3)):
         with raising(InputError, "colluders"):
-            found.view(colluders)
+            simulation.view(colluders)
 
 
 @pytest.mark.parametrize(("name", "counts"), [("plain", [90, 90, 0, 0]), ("two classes", [90, 90])])
 def test_sums_by_class_are_those_of_its_rows(name: str, counts: list[int]) -> None:
-    found, view = simulated(name)[0], view_of(name)
-    members = found.members((1, 2, 3))
+    simulation, view = simulated(name)[0], view_of(name)
+    members = simulation.members((1, 2, 3))
     codes = np.arange(180) % 2
     expected = np.column_stack([members.features[codes == k].sum(axis=0) for k in range(len(counts))])
     assert np.allclose(view.class_sums(), expected, atol=1e-9)
@@ -195,8 +195,8 @@ def difference(share: float, noise: float, scale: float = 1.0) -> tuple[float, L
     known = LabelledFeatures(scale * rng.standard_normal((40, 4)), scale * rng.standard_normal((40, 2)))
     row = LabelledFeatures(rng.standard_normal((1, 4)), rng.standard_normal((1, 2)))
     products, outcomes = (
-        known.features.T @ part + share * row.features.T @ own
-        for part, own in ((known.features, row.features), (known.outcomes, row.outcomes))
+        known.features.T @ part + share * row.features.T @ values
+        for part, values in ((known.features, row.features), (known.outcomes, row.outcomes))
     )
     honest = SimpleNamespace(products=products, outcomes=outcomes, n_rows=40, noise_scales=(noise, noise))
     view: Any = SimpleNamespace(require_population=lambda: known, honest=honest, candidates=row)
@@ -219,8 +219,8 @@ def test_where_noise_is_all_there_is_a_row_counts_by_its_length_in_units_of_nois
 
 def test_leverage_does_not_depend_on_the_unit_of_features() -> None:
     rows = np.random.default_rng(0).standard_normal((5, 4))
-    found, scaled = (measure_leverage(u**2 * rows[:2].T @ rows[:2], u * rows, noise_scale=0.0) for u in (1, 10))
-    np.testing.assert_allclose(found, scaled, rtol=1e-6)
+    leverage, scaled = (measure_leverage(u**2 * rows[:2].T @ rows[:2], u * rows, noise_scale=0.0) for u in (1, 10))
+    np.testing.assert_allclose(leverage, scaled, rtol=1e-6)
 
 
 @pytest.mark.parametrize("share", [0.98, 1.02])

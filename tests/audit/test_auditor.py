@@ -42,7 +42,7 @@ def study(n_participants: int = 4, n_rows: int = 80, n_features: int = 5, seed: 
     centres = 1.5 * rng.standard_normal((3, n_features))
     labels = [rng.integers(0, 3, n_rows) for _ in range(n_participants)]
     scales = np.linspace(2.0, 0.6, n_features)
-    return [centres[own] + rng.standard_normal((n_rows, n_features)) * scales for own in labels], labels
+    return [centres[label] + rng.standard_normal((n_rows, n_features)) * scales for label in labels], labels
 
 
 def sound(result: AuditResult) -> AuditResult:
@@ -68,14 +68,14 @@ def every(parts: Parts) -> AuditResult:
 
 
 @pytest.fixture(scope="module")
-def one(parts: Parts) -> AuditResult:
+def single(parts: Parts) -> AuditResult:
     """A single point, three of five components kept."""
     return audited(*parts, n_components=3, targets=[1], **QUICK)
 
 
-def test_figures_and_scores_are_as_on_record(every: AuditResult, one: AuditResult) -> None:
+def test_figures_and_scores_are_as_on_record(every: AuditResult, single: AuditResult) -> None:
     """Whatever an audit says, on tables that other tests audit anyway; see tests/record.py."""
-    for name, result in (("every", every), ("one", one)):
+    for name, result in (("every", every), ("one", single)):
         check_record(RECORD, name, figures_of_audit(result), rel=3e-3, abs=1e-4)
         check_record(RECORD, f"{name}, scores", scores_of_audit(result), abs=0.02)
         check_record(RECORD, f"{name}, description", described(result))
@@ -93,10 +93,10 @@ def test_figures_of_persons_and_attributes_are_as_on_record(parts: Parts, kind: 
     spec = EvaluationSpec(
         attribute=attribute, attribute_kind=kind, groups=np.arange(320) // 2, n_candidates=5, n_queries=60, n_examples=2
     )
-    found = audited(*parts, n_components=3, attacks=["procrustes", "moments"], evaluation=spec, targets=[1, 2], **QUICK)
-    examples = found.points[0].examples
-    check_record(RECORD, f"persons, {kind}", [figures_of_audit(found), examples and examples.rows], rel=3e-3, abs=2e-3)
-    assert (found.description.attribute, len(found.description.targets)) == ("attribute", 2)
+    audit = audited(*parts, n_components=3, attacks=["procrustes", "moments"], evaluation=spec, targets=[1, 2], **QUICK)
+    examples = audit.points[0].examples
+    check_record(RECORD, f"persons, {kind}", [figures_of_audit(audit), examples and examples.rows], rel=3e-3, abs=2e-3)
+    assert (audit.description.attribute, len(audit.description.targets)) == ("attribute", 2)
 
 
 def test_attackers_and_the_control_have_the_public_rows() -> None:
@@ -113,14 +113,14 @@ def test_attackers_and_the_control_have_the_public_rows() -> None:
         "targets": [1, 2, 3],
         "evaluation": EvaluationSpec(attribute=attribute),
     }
-    found, unlabelled, private = (
+    audit, unlabelled, private = (
         audited(replace(given, **changes), methods=["aa-i-gdp-both-noise"], anchor_noise_scales=[0.5], **options)
         for changes in ({}, {"public_labels": None}, {"public": None, "public_labels": None})
     )
-    (_, better), (_, plain) = (one.points[0].worst() for one in (found, private))
+    (_, better), (_, plain) = (result.points[0].worst() for result in (audit, private))
     assert better.control < 0.98 * plain.control
     assert better.value < 0.95 * plain.value
-    assert found.points[0].worst("decoded_error")[1].value < private.points[0].worst("decoded_error")[1].value
+    assert audit.points[0].worst("decoded_error")[1].value < private.points[0].worst("decoded_error")[1].value
     assert unlabelled.points[0].worst()[1] == plain  # of no use beside rows with labels
 
 
@@ -129,12 +129,14 @@ def test_an_audit_of_declared_columns_reads_their_values() -> None:
     columns = tuple(Column(name, "category", categories=("a", "b", "c")) for name in "xyz")
     rows = [np.eye(3)[rng.integers(0, 3, (60, 3))].reshape(60, 9) for _ in range(3)]
     options = {"methods": ["aa-i-gdp-data-noise"], "data_noise_levels": [0.5], "attacks": ["known-anchor"]}
-    found, blurred = (
+    point, blurred = (
         audited(rows, evaluation=EvaluationSpec(columns=given), **options).points[0] for given in (columns, ())
     )
-    assert found.worst()[0] == "known-anchor + grid"
-    assert found.worst()[1].value < 0.6 * blurred.worst()[1].value
-    spec = EvaluationSpec(columns=columns, feature_names=tuple(f"{one}={value}" for one in "xyz" for value in "abc"))
+    assert point.worst()[0] == "known-anchor + grid"
+    assert point.worst()[1].value < 0.6 * blurred.worst()[1].value
+    spec = EvaluationSpec(
+        columns=columns, feature_names=tuple(f"{letter}={value}" for letter in "xyz" for value in "abc")
+    )
     options |= {"n_components": 4, "data_noise_levels": [0.3], "targets": [1]}
     _, read = audited(rows, evaluation=spec, **options).points[0].worst("column_accuracy")
     assert (
@@ -182,19 +184,19 @@ def test_each_figure_stands_beside_chance_control_and_floor_and_has_an_interval(
     assert (linked[1].chance, linked[1].floor) == (0.1, 1.0)
 
 
-def test_control_chance_and_floor_by_hand(parts: Parts, one: AuditResult) -> None:
+def test_control_chance_and_floor_by_hand(parts: Parts, single: AuditResult) -> None:
     """What the colluder's class means and overall mean would score, and what the exact projected rows leave out."""
     deal = Partition.from_parts(*parts, rng=np.random.default_rng([0, 9]))
     projection = mooring.audit.deployment.make_projection(deal, "auto", 3, np.random.default_rng([0, 0, 3]))
     known, truth = projection.encode(deal.train[0]), projection.encode(deal.train[1])
-    own, classes = deal.train_labels[:2]
-    guess = np.stack([known[own == k].mean(axis=0) for k in classes])
+    labels_of_target, classes = deal.train_labels[:2]
+    guess = np.stack([known[labels_of_target == k].mean(axis=0) for k in classes])
     spread = np.linalg.norm(truth - truth.mean(axis=0))
-    figure = figures_of(one.points[0], "centred_error")[0]
+    figure = figures_of(single.points[0], "centred_error")[0]
     assert figure.control == pytest.approx(np.linalg.norm(guess - truth) / spread)
     assert figure.chance == pytest.approx(np.linalg.norm(known.mean(axis=0) - truth) / spread)
     assert figure.floor == 0.0
-    decoded = figures_of(one.points[0], "decoded_error")[0]
+    decoded = figures_of(single.points[0], "decoded_error")[0]
     raw = deal.train[1] - deal.train[1].mean(axis=0)
     ways = projection.decode, learn_decoder(projection, deal.train[0]).decode
     lost = [np.linalg.norm(decode(truth) - deal.train[1]) for decode in ways]
@@ -202,7 +204,7 @@ def test_control_chance_and_floor_by_hand(parts: Parts, one: AuditResult) -> Non
     assert decoded.floor > 0.1
     missed = [np.linalg.norm(decode(guess) - deal.train[1]) for decode in ways]
     assert decoded.control == pytest.approx(min(missed) / np.linalg.norm(raw))
-    relative = figures_of(one.points[0], "relative_error")[0]
+    relative = figures_of(single.points[0], "relative_error")[0]
     assert relative.value * np.linalg.norm(truth) == pytest.approx(figure.value * spread)
 
 
@@ -408,13 +410,13 @@ def test_other_rows_labels_lenses_and_seeds_do_not_load_what_was_found_with_thes
 
 
 def test_the_code_counts_wherever_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here, found = checkpoints.code_digest(), checkpoints.code_digest.__wrapped__
+    here, digest_code = checkpoints.code_digest(), checkpoints.code_digest.__wrapped__
     copy = shutil.copytree(Path(mooring.__file__).parent, tmp_path / "cli" / "mooring")
     monkeypatch.setattr(checkpoints, "__file__", str(copy / "audit" / "checkpoints.py"))
-    assert found() == here
+    assert digest_code() == here
     for name, counts in (("cli/app.py", False), ("metrics/linkage.py", True)):
         (copy / name).write_text("")
-        assert (found() != here) is counts
+        assert (digest_code() != here) is counts
 
 
 def test_a_folder_that_cannot_be_made_is_refused(two_points: Audit, tmp_path: Path, refused: Refused) -> None:
@@ -423,13 +425,13 @@ def test_a_folder_that_cannot_be_made_is_refused(two_points: Audit, tmp_path: Pa
 
 
 def test_progress_never_goes_back_and_ends_at_the_total(two_points: Audit) -> None:
-    told: list[tuple[int, int, str]] = []
-    two_points(progress=lambda *words: told.append(words))
-    done = [one[0] for one in told]
+    collected: list[tuple[int, int, str]] = []
+    two_points(progress=lambda *words: collected.append(words))
+    done = [step[0] for step in collected]
     assert done == sorted(done)
-    assert {one[1] for one in told} == {3}
-    assert told[-1][:2] == (3, 3)
-    assert told[1][2] == "AA-I-GDP (anchor noise), v = 0.1"
+    assert {step[1] for step in collected} == {3}
+    assert collected[-1][:2] == (3, 3)
+    assert collected[1][2] == "AA-I-GDP (anchor noise), v = 0.1"
 
 
 # --- data that is hard to audit ---------------------------------------------------------------------------------------
@@ -529,8 +531,8 @@ def test_an_attack_whose_arithmetic_breaks_down_is_named_and_the_others_go_on(pa
         raise np.linalg.LinAlgError("SVD did not converge")
 
     def wild(view: Any, *, rng: np.random.Generator) -> Any:
-        found = ATTACKS["procrustes"].function(view, rng=rng)
-        return replace(found, rows=found.rows * np.nan)
+        reconstruction = ATTACKS["procrustes"].function(view, rng=rng)
+        return replace(reconstruction, rows=reconstruction.rows * np.nan)
 
     changed = {"pseudoinverse": broken, "moments": wild}
     spoilt = [replace(ATTACKS[name], function=function) for name, function in changed.items()]
@@ -588,14 +590,14 @@ def test_a_device_that_is_not_there_is_refused(parts: Parts, device: str, refuse
     refused(lambda: audited(*parts, device=device, **QUICK), "device", "", device)
 
 
-def test_an_audit_on_torch_finds_what_one_on_numpy_finds(parts: Parts, one: AuditResult, torch: Any) -> None:
+def test_an_audit_on_torch_finds_what_one_on_numpy_finds(parts: Parts, single: AuditResult, torch: Any) -> None:
     """'cpu:0' takes the same branches of the code as 'cuda'."""
     other = audited(*parts, n_components=3, targets=[1], device="cpu:0", **QUICK)
-    for mine, theirs in zip(one.points[0].outcomes, other.points[0].outcomes, strict=True):
+    for mine, theirs in zip(single.points[0].outcomes, other.points[0].outcomes, strict=True):
         assert (mine.attack, mine.reason) == (theirs.attack, theirs.reason)
         if "centred_error" in mine.figures and not mine.attack.startswith("independent"):
             assert mine.figures["centred_error"].value == pytest.approx(theirs.figures["centred_error"].value, abs=1e-3)
-    assert other.points[0].deployed == one.points[0].deployed
+    assert other.points[0].deployed == single.points[0].deployed
 
 
 # --- lenses -----------------------------------------------------------------------------------------------------------
@@ -658,9 +660,9 @@ def digits() -> AuditResult:
 
     images, labels = load_digits(return_X_y=True)
     rows = [images[k * 60 : (k + 1) * 60] / 16 for k in range(3)]
-    own = [labels[k * 60 : (k + 1) * 60].astype(np.int64) for k in range(3)]
+    labels_of_sites = [labels[k * 60 : (k + 1) * 60].astype(np.int64) for k in range(3)]
     attacks, evaluation = ["procrustes", "alignment-map", "principal-axes"], EvaluationSpec(image_shape=(8, 8))
-    return audited(rows, own, n_components=10, attacks=attacks, evaluation=evaluation, **QUICK)
+    return audited(rows, labels_of_sites, n_components=10, attacks=attacks, evaluation=evaluation, **QUICK)
 
 
 def test_figures_of_images_are_as_on_record(digits: AuditResult) -> None:
@@ -735,32 +737,34 @@ NUMBER = r"[-+−]?\d[\d.]*%?"
 
 def test_every_figure_of_the_first_sentences_is_one_of_the_chosen_point(every: AuditResult) -> None:
     alone = every.references.local_only
-    for k, one in enumerate(every.points):
+    for k, point in enumerate(every.points):
         chosen = replace(every, chosen=k)
-        scores = f"{alone.with_interval()} {one.deployed.with_interval()} {one.gain}"
-        known = {"80%", f"{one.gain.n}", *re.findall(NUMBER, scores)}
+        scores = f"{alone.with_interval()} {point.deployed.with_interval()} {point.gain}"
+        known = {"80%", f"{point.gain.n}", *re.findall(NUMBER, scores)}
         for measure in ("centred_error", "exposed_tenth", "linkage"):
-            text = one.worst(measure)[1].describe()
+            text = point.worst(measure)[1].describe()
             known |= {text.value, text.chance, text.control, *(text.interval or ())}
-        about = one.gain.sentence().rpartition("about ")[2].split(" ")[0] if one.gain.n_needed else ""
-        words = f"{chosen.headline} {chosen.joining}".replace(f"about {about} ", "").replace(one.title, "")
-        assert one.title in chosen.headline
-        assert one.title in chosen.joining
+        about = point.gain.sentence().rpartition("about ")[2].split(" ")[0] if point.gain.n_needed else ""
+        words = f"{chosen.headline} {chosen.joining}".replace(f"about {about} ", "").replace(point.title, "")
+        assert point.title in chosen.headline
+        assert point.title in chosen.joining
         assert set(re.findall(NUMBER, words.replace(". ", " "))) <= known
         for measure in ("centred_error", "linkage"):
-            assert f"'{one.worst(measure)[0]}'" in words
-        assert not any(other.title in words for other in every.points if other.title not in one.title)
+            assert f"'{point.worst(measure)[0]}'" in words
+        assert not any(other.title in words for other in every.points if other.title not in point.title)
 
 
 def test_without_a_choice_the_headline_is_the_worst_point_that_a_study_can_use(every: AuditResult) -> None:
     """C-GDP leaks as much as any, and no study can have it."""
-    noisy = replace(every, points=tuple(one for one in every.points if one.point.method not in ("aa-i-gdp", "i-gdp")))
-    usable = [one for one in noisy.points if METHODS[one.point.method].uses_anchor]
-    one = noisy.headline_point
-    assert one in usable
-    assert one.worst()[1].value == min(other.worst()[1].value for other in usable)
-    assert one.worst()[1].value > min(other.worst()[1].value for other in noisy.points)
-    assert one.title in noisy.headline
+    noisy = replace(
+        every, points=tuple(point for point in every.points if point.point.method not in ("aa-i-gdp", "i-gdp"))
+    )
+    usable = [point for point in noisy.points if METHODS[point.point.method].uses_anchor]
+    headline = noisy.headline_point
+    assert headline in usable
+    assert headline.worst()[1].value == min(other.worst()[1].value for other in usable)
+    assert headline.worst()[1].value > min(other.worst()[1].value for other in noisy.points)
+    assert headline.title in noisy.headline
     assert not noisy.headline_point.title.startswith("C-GDP")
     assert AuditResult.from_json(replace(every, chosen=2).to_json()).chosen == 2
 
@@ -779,13 +783,13 @@ def test_a_colluder_unlike_the_target_is_warned_of(parts: Parts) -> None:
 
 def test_joining_is_judged_by_paired_differences_on_the_same_rows(every: AuditResult) -> None:
     """At every point the difference of the two scores, with an interval of its own; older results have none."""
-    for one in every.points:
-        gain = one.gain
-        assert gain.value == pytest.approx(one.deployed.value - every.references.local_only.value)
-        assert gain.n == one.deployed.n
+    for point_result in every.points:
+        gain = point_result.gain
+        assert gain.value == pytest.approx(point_result.deployed.value - every.references.local_only.value)
+        assert gain.n == point_result.deployed.n
         assert gain.low < gain.value < gain.high
         # both score the same rows: narrower than the joint model's interval against a point would have it
-        assert gain.high - gain.low < 1.5 * (one.deployed.high - one.deployed.low)
+        assert gain.high - gain.low < 1.5 * (point_result.deployed.high - point_result.deployed.low)
     plain = json.loads(every.to_json())
     for point in plain["points"]:
         del point["gain"]
@@ -809,12 +813,12 @@ def test_noise_is_said_in_the_unit_of_the_rows(parts: Parts) -> None:
     """σ itself, as many digits as a study has, and never in units of s."""
     grid = {"methods": ["aa-i-gdp-data-noise"], "data_noise_scales": [0.7], "attacks": ["procrustes"]}
     result = audited(*parts, **grid, noise_unit=NoiseUnit.ENCODED)
-    (one,) = result.points
-    assert one.data_noise_scale == pytest.approx(0.7)
-    assert one.point.data_noise_level != pytest.approx(0.7, rel=0.1)
-    assert one.title.endswith("σ = 0.7")
-    assert AuditResult.from_json(result.to_json()).points[0].title == one.title
-    assert one.title in result.headline
+    (point,) = result.points
+    assert point.data_noise_scale == pytest.approx(0.7)
+    assert point.point.data_noise_level != pytest.approx(0.7, rel=0.1)
+    assert point.title.endswith("σ = 0.7")
+    assert AuditResult.from_json(result.to_json()).points[0].title == point.title
+    assert point.title in result.headline
     assert result.noise_unit is NoiseUnit.ENCODED
     assert "between −1 and 1" in result.noise_unit.words
     assert [unit.in_study(0.5) for unit in NoiseUnit] == [0.5, None, 1.0, None]
@@ -832,8 +836,8 @@ def test_without_scikit_image_only_the_image_figures_are_missing(parts: Parts, m
 
 def test_the_interval_of_training_alone_is_that_of_a_mean_over_participants() -> None:
     """0.2, 0.4, 0.6, 0.8: mean 0.5, standard deviation 0.258, and 1.96 times half of it is 0.253."""
-    found = mean_score([Score("balanced accuracy", value, 0.0, 1.0, 9) for value in (0.2, 0.4, 0.6, 0.8)])
-    assert (found.value, found.low, found.high) == pytest.approx((0.5, 0.247, 0.753), abs=1e-3)
+    mean = mean_score([Score("balanced accuracy", value, 0.0, 1.0, 9) for value in (0.2, 0.4, 0.6, 0.8)])
+    assert (mean.value, mean.low, mean.high) == pytest.approx((0.5, 0.247, 0.753), abs=1e-3)
     ends = [mean_score([Score(name, value, -9.0, 1.0, 9) for value in (-0.9, 0.0, 0.9)]) for name in ("R²", "accuracy")]
-    assert [one.low for one in ends] == [pytest.approx(-1.018, abs=1e-3), 0.0]
-    assert [one.high for one in ends] == [1.0, 1.0]
+    assert [end.low for end in ends] == [pytest.approx(-1.018, abs=1e-3), 0.0]
+    assert [end.high for end in ends] == [1.0, 1.0]

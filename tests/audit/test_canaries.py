@@ -31,12 +31,19 @@ def measured(honest: Draws, known: Draws = (), **options: np.ndarray) -> Epsilon
 @pytest.mark.parametrize(("n_classes", "epsilon", "quorum"), [(2, 8, 3), (3, 2, 4), (0, 1, 2)])
 def test_honest_noise_keeps_the_claim_and_is_measured_near_it(n_classes: int, epsilon: float, quorum: int) -> None:
     privacy = SumPrivacy(epsilon, 1e-5, quorum, 1)
-    found = audit_epsilon(SumLayout(2, Outcome(n_classes)), privacy, rng=np.random.default_rng(1), n_runs=N_RUNS)
-    assert found.holds
-    assert found.measured.epsilon < found.measured.gaussian < found.reachable < found.claimed
-    assert found.reachable > 0.8 * epsilon
-    assert found.measured.gaussian > 0.4 * epsilon
-    assert found.measured.n == N_RUNS
+    epsilon_audit = audit_epsilon(
+        SumLayout(2, Outcome(n_classes)), privacy, rng=np.random.default_rng(1), n_runs=N_RUNS
+    )
+    assert epsilon_audit.holds
+    assert (
+        epsilon_audit.measured.epsilon
+        < epsilon_audit.measured.gaussian
+        < epsilon_audit.reachable
+        < epsilon_audit.claimed
+    )
+    assert epsilon_audit.reachable > 0.8 * epsilon
+    assert epsilon_audit.measured.gaussian > 0.4 * epsilon
+    assert epsilon_audit.measured.n == N_RUNS
 
 
 # Seeds of the honest and of the known streams; each bug repeats one, forgets one, or adds too little.
@@ -84,10 +91,10 @@ def test_of_sums_by_class_the_noise_keeps_the_claim_and_that_for_half_the_change
     n_classes: int, epsilon: float
 ) -> None:
     layout, privacy = ClassLayout(40, n_classes), replace(CLAIMED, epsilon=epsilon)
-    found = audit_epsilon(layout, privacy, rng=np.random.default_rng(1), n_runs=N_RUNS)
-    assert found.holds
-    assert 0.8 * epsilon < found.reachable < epsilon
-    assert 0.4 * epsilon < found.measured.gaussian < found.reachable
+    epsilon_audit = audit_epsilon(layout, privacy, rng=np.random.default_rng(1), n_runs=N_RUNS)
+    assert epsilon_audit.holds
+    assert 0.8 * epsilon < epsilon_audit.reachable < epsilon
+    assert 0.4 * epsilon < epsilon_audit.measured.gaussian < epsilon_audit.reachable
     small, half = replace(layout, n_features=2), calibrate_products(ClassLayout(2, n_classes, 2**16), privacy)
     draws = [(half, words_from(np.random.default_rng(seed))) for seed in (1, 2)]
     wrong = bound_epsilon(*run_canaries(small, draws, n_runs=N_RUNS), delta=privacy.delta)
@@ -95,15 +102,15 @@ def test_of_sums_by_class_the_noise_keeps_the_claim_and_that_for_half_the_change
 
 
 def test_without_any_noise_the_claim_breaks_whatever_the_noise_is_taken_for() -> None:
-    for found in (a_second_study_repeats_the_noise(), standard_deviation_is_taken_for_variance()):
-        assert found.epsilon > 3 * CLAIMED.epsilon
+    for epsilon_audit in (a_second_study_repeats_the_noise(), standard_deviation_is_taken_for_variance()):
+        assert epsilon_audit.epsilon > 3 * CLAIMED.epsilon
     assert measured(streams(NOISE, 1, 2), known=streams(NOISE, 3, 4)).gaussian < CLAIMED.epsilon
 
 
 def test_a_row_longer_than_one_breaks_the_claim_if_it_is_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sums, "quantise", lambda features, resolution, _: np.trunc(features * resolution))
-    found = measured(streams(NOISE, 1, 2), canary=CANARY * math.sqrt(2))
-    assert found.gaussian > CLAIMED.epsilon
+    epsilon_audit = measured(streams(NOISE, 1, 2), canary=CANARY * math.sqrt(2))
+    assert epsilon_audit.gaussian > CLAIMED.epsilon
 
 
 @pytest.mark.parametrize("entries", [[0, 2], [1], [3, 4]], ids=["diagonal", "above it", "outcomes"])

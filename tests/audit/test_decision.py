@@ -107,7 +107,7 @@ def test_without_attacks_noise_or_the_most_exposed_rows_nothing_says_share() -> 
     bare = point(replace(AT, method="aa-i-gdp", data_noise_level=0.0))
     figures = point().outcomes[0].figures
     for name in figures:  # any one alone not measured
-        part = AttackOutcome("moments", {other: one for other, one in figures.items() if other != name})
+        part = AttackOutcome("moments", {other: figure for other, figure in figures.items() if other != name})
         assert answer_of(weigh_point(PointResult(AT, 0.2, outcomes=(part,)))) == "cannot tell"
     for result in (None, PointResult(AT, 0.2), bare):
         assert answer_of(weigh_point(result)) == "cannot tell"
@@ -285,11 +285,11 @@ def test_the_reasons_are_those_that_decide(
 
 
 def sums(
-    epsilon: float | None, told: Figure | None = None, *, gain: Gain | None = None, measured: float | None = None
+    epsilon: float | None, figure: Figure | None = None, *, gain: Gain | None = None, measured: float | None = None
 ) -> PointResult:
-    outcomes = () if told is None else (AttackOutcome("likelihood", {"membership_at_1_percent": told}),)
-    found = None if measured is None else EpsilonAudit(2.0, 1.9, EpsilonBound(measured, 0.0, 1e-5, 0.95, 9))
-    return PointResult(SumPoint(epsilon, 0.0, 2, 1, 0.5), outcomes=outcomes, epsilon=found, gain=gain)
+    outcomes = () if figure is None else (AttackOutcome("likelihood", {"membership_at_1_percent": figure}),)
+    epsilon_audit = None if measured is None else EpsilonAudit(2.0, 1.9, EpsilonBound(measured, 0.0, 1e-5, 0.95, 9))
+    return PointResult(SumPoint(epsilon, 0.0, 2, 1, 0.5), outcomes=outcomes, epsilon=epsilon_audit, gain=gain)
 
 
 FIVE = "membership at most 5 %"

@@ -31,9 +31,9 @@ POINTS: dict[str, Any] = {
 def records(n: int, *, seed: int, mixing_seed: int = 7) -> np.ndarray:
     """Columns that go together: five causes, a mean, and a little of their own."""
     mixing = np.random.default_rng(mixing_seed)
-    own = np.random.default_rng([seed, n])
-    causes = own.standard_normal((n, 5)) @ mixing.standard_normal((5, D))
-    return np.asarray(causes + mixing.standard_normal(D) + 0.1 * own.standard_normal((n, D)))
+    rng_of_rows = np.random.default_rng([seed, n])
+    causes = rng_of_rows.standard_normal((n, 5)) @ mixing.standard_normal((5, D))
+    return np.asarray(causes + mixing.standard_normal(D) + 0.1 * rng_of_rows.standard_normal((n, D)))
 
 
 def F() -> Projection:
@@ -51,8 +51,8 @@ def by_pseudoinverse_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mooring.audit.rotation.evaluator.fit_decoder", lambda view: RecordDecoder(view.projection))
 
 
-def error(found: np.ndarray, truth: np.ndarray) -> float:
-    return float(np.linalg.norm(found - truth) / np.linalg.norm(truth - truth.mean(axis=0)))
+def error(rows: np.ndarray, truth: np.ndarray) -> float:
+    return float(np.linalg.norm(rows - truth) / np.linalg.norm(truth - truth.mean(axis=0)))
 
 
 def worst(result: AuditResult, measure: str, point: int = 0) -> Figure:
@@ -69,7 +69,7 @@ def test_columns_that_go_together_are_rebuilt_far_better_than_by_the_pseudoinver
     assert figure.floor < 0.3
     assert figure.interval.low <= figure.value <= figure.interval.high
     assert worst(result, "median_r2").value > 0.8
-    notes = [note for one in result.points[0].outcomes for note in one.notes if note.startswith("decoded")]
+    notes = [note for outcome in result.points[0].outcomes for note in outcome.notes if note.startswith("decoded")]
     assert notes
     assert all("decoder learnt" in note for note in notes)
     shown = {name: np.asarray(rows) for name, rows in result.points[0].examples.rows.items()}
@@ -93,8 +93,8 @@ def test_the_levels_by_hand_learnt_from_the_colluders_alone(colluders: Sequence[
     assert figure.floor == pytest.approx(level(truth @ F().matrix))
     assert figure.chance == pytest.approx(level(np.tile((known @ F().matrix).mean(axis=0), (truth.shape[0], 1))))
     if mixing_seed != 7:
-        told = learn_decoder(F(), truth).decode(truth @ F().matrix)
-        assert error(told, truth) < 0.5 * figure.floor
+        decoded = learn_decoder(F(), truth).decode(truth @ F().matrix)
+        assert error(decoded, truth) < 0.5 * figure.floor
 
 
 def view_of(parts: Sequence[np.ndarray], projection: Projection, colluders: Sequence[int] = (0,)) -> CollusionView:
@@ -109,9 +109,9 @@ def view_of(parts: Sequence[np.ndarray], projection: Projection, colluders: Sequ
 
 
 def test_nobody_elses_records_are_learnt_from() -> None:
-    own = records(60, seed=1)
+    rows_of_site = records(60, seed=1)
     first, second = (
-        fit_decoder(view_of([own, records(50, seed=k), records(40, seed=k + 1)], F())).learned for k in (2, 12)
+        fit_decoder(view_of([rows_of_site, records(50, seed=k), records(40, seed=k + 1)], F())).learned for k in (2, 12)
     )
     assert np.array_equal(first.matrix, second.matrix)
     assert np.array_equal(first.offset, second.offset)
@@ -169,7 +169,7 @@ def test_two_records_teach_and_three_are_tried() -> None:
 
 def test_without_a_projection_an_audit_is_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     result = audited(dealt(), projection="none", n_components=D, **POINTS)
-    assert not any("decoded" in note for point in result.points for one in point.outcomes for note in one.notes)
+    assert not any("decoded" in note for point in result.points for outcome in point.outcomes for note in outcome.notes)
     by_pseudoinverse_alone(monkeypatch)
     assert audited(dealt(), projection="none", n_components=D, **POINTS).to_json() == result.to_json()
 
@@ -184,9 +184,9 @@ def test_two_ways_back_never_look_safer_than_one(monkeypatch: pytest.MonkeyPatch
     pytest.importorskip("skimage")
     both = audited(np.split(whole, 4), projection=F(), evaluation=evaluation, **POINTS)
     by_pseudoinverse_alone(monkeypatch)
-    one = audited(np.split(whole, 4), projection=F(), evaluation=evaluation, **POINTS)
+    audit = audited(np.split(whole, 4), projection=F(), evaluation=evaluation, **POINTS)
     compared, better = set(), set()
-    for mine, theirs in zip(both.points, one.points, strict=True):
+    for mine, theirs in zip(both.points, audit.points, strict=True):
         for ours, plain in zip(mine.outcomes, theirs.outcomes, strict=True):
             assert ours.figures.keys() == plain.figures.keys()
             for name, figure in ours.figures.items():
@@ -216,7 +216,7 @@ def test_the_auditor_is_asked_once_an_attack_and_shown_the_way_that_the_attacker
     deal = dealt()
     options = POINTS | {"methods": ["aa-i-gdp-data-noise"], "data_noise_levels": [0.3], "attacks": ["known-anchor"]}
     result = audited(deal, projection=F(), evaluation=EvaluationSpec(embedding=embedding), **options)
-    n_audited = sum("exact_source_linkage" in one.figures for one in result.points[0].outcomes)
+    n_audited = sum("exact_source_linkage" in outcome.figures for outcome in result.points[0].outcomes)
     assert n_audited == 3  # as it is, and by two denoisers
     assert len(asked) == 3 + n_audited  # candidates, control, floor; plain and denoised rows
     exact = learn_decoder(F(), deal.train[0]).decode(deal.train[2] @ F().matrix)

@@ -32,7 +32,7 @@ def test_a_projection_is_used_as_it_is() -> None:
 
 def test_a_projection_settles_the_number_of_components() -> None:
     result = audited(parts(), projection=F, methods=["aa-i-gdp"], attacks=["procrustes"])
-    assert {one.point.n_components for one in result.points} == {2}
+    assert {point.point.n_components for point in result.points} == {2}
 
 
 @pytest.mark.parametrize("other", [no_projection(4), gaussian_projection(5, 2, rng=np.random.default_rng(0))])
@@ -59,27 +59,27 @@ def test_one_noise_scale_hides_alike_with_any_projection_and_with_none() -> None
         gaussian_projection(12, 6, rng=rng),
         public_svd_projection(rng.uniform(-1, 1, (400, 12)), 6, rng=rng),
     ]
-    found = []
+    collected = []
     for projection in made:
         partition = Partition.from_parts(rows, rng=np.random.default_rng(0))
         level = 0.5 / root_mean_square(partition.train, projection)
         point = RotationPoint("aa-i-gdp-data-noise", projection.n_components, 48, 0.0, level)
         result = audited(partition, projection=projection, points=[point], attacks=["known-anchor"])  # that is exact
-        found.append(result.points[0].worst()[1])
-    lows, highs = ([getattr(one.interval, end) for one in found] for end in ("low", "high"))
+        collected.append(result.points[0].worst()[1])
+    lows, highs = ([getattr(result.interval, end) for result in collected] for end in ("low", "high"))
     assert max(lows) < min(highs)
-    assert all(one.value == pytest.approx(found[0].value, abs=0.02) for one in found)
+    assert all(result.value == pytest.approx(collected[0].value, abs=0.02) for result in collected)
 
 
 def test_finished_points_of_another_projection_are_not_taken(tmp_path: object) -> None:
     options: dict[str, Any] = {"points": [POINT], "attacks": ["procrustes"], "folder": str(tmp_path)}
     projections = [gaussian_projection(4, 2, rng=np.random.default_rng(seed)) for seed in (1, 2)]
-    one, other = (audited(parts(), projection=own, **options).points[0].worst() for own in projections)
-    assert one != other
+    results = [audited(parts(), projection=projection, **options) for projection in projections]
+    assert results[0].points[0].worst() != results[1].points[0].worst()
 
 
 def test_a_plan_keeps_to_a_given_projection_and_given_anchor_rows() -> None:
     plan = planned(parts(), projection=F, n_anchor_rows=7, limit="mean error at least 0.1")
-    assert {(one.point.n_components, one.point.n_anchor_rows) for one in (*plan.tried.points, *plan.audit.points)} == {
-        (2, 7)
-    }
+    assert {
+        (point.point.n_components, point.point.n_anchor_rows) for point in (*plan.tried.points, *plan.audit.points)
+    } == {(2, 7)}

@@ -67,10 +67,10 @@ def planted(kind: str) -> tuple[np.ndarray, int]:
 )
 def test_each_planted_hazard_is_found(kind: str, words: str) -> None:
     rows, h = planted(kind)
-    found = find_hazards(dealt(rows), h)
-    assert any(words in one for one in found), found
+    hazards = find_hazards(dealt(rows), h)
+    assert any(words in hazard for hazard in hazards), hazards
     if kind in ("standardised integers", "constant", "duplicates", "separated"):
-        assert len(found) == 1
+        assert len(hazards) == 1
 
 
 def test_columns_of_an_audit_have_the_names_that_its_rows_have() -> None:
@@ -93,20 +93,20 @@ def test_near_misses_are_no_hazard(change: Any, words: str) -> None:
     """A grid too fine to help, and a column that is constant for half the rows only."""
     rows = gaussian()
     change(rows)
-    assert not any(words in one for one in find_hazards(dealt(rows), 5))
+    assert not any(words in hazard for hazard in find_hazards(dealt(rows), 5))
 
 
 def test_a_projection_breaks_the_grid_and_one_row_more_than_components_is_no_hazard() -> None:
     rows, _ = planted("integers")
-    assert not any("grid" in one for one in find_hazards(dealt(rows), 3))
-    assert not any("components" in one for one in find_hazards(dealt(gaussian(10, 4)), 4))
+    assert not any("grid" in hazard for hazard in find_hazards(dealt(rows), 3))
+    assert not any("components" in hazard for hazard in find_hazards(dealt(gaussian(10, 4)), 4))
 
 
 def test_a_wide_grid_is_only_a_start() -> None:
     rng = np.random.default_rng(2)
     narrow, wide = (rng.integers(0, 9, (200, m)).astype(float) for m in (5, 41))
-    assert any("within reach of lattice reduction" in one for one in find_hazards(dealt(narrow), 5))
-    assert any("a start for lattice reduction" in one for one in find_hazards(dealt(wide), 41))
+    assert any("within reach of lattice reduction" in hazard for hazard in find_hazards(dealt(narrow), 5))
+    assert any("a start for lattice reduction" in hazard for hazard in find_hazards(dealt(wide), 41))
 
 
 def test_duplicates_are_looked_for_in_tables_that_are_not_too_large() -> None:
@@ -125,7 +125,7 @@ def test_hazards_never_quote_a_value() -> None:
 
 def test_a_constant_column_does_not_hide_separated_variances() -> None:
     rows = gaussian() * [8.0, 4.0, 2.0, 1.0, 0.0]
-    assert any("gaps between the largest variances" in one for one in find_hazards(dealt(rows), 5))
+    assert any("gaps between the largest variances" in hazard for hazard in find_hazards(dealt(rows), 5))
 
 
 def test_labels_of_one_row_are_a_hazard_and_shared_ones_are_not() -> None:
@@ -135,7 +135,7 @@ def test_labels_of_one_row_are_a_hazard_and_shared_ones_are_not() -> None:
         ([0.5] * 198 + [1.25, 2.75], "4 of 400 rows have a label that no other"),
     ):
         given = Partition.from_parts(parts, [np.array(labels)] * 2, rng=np.random.default_rng(0), test_share=0.0)
-        assert [words in one for one in find_hazards(given, 5)] == ([] if words is None else [True])
+        assert [words in hazard for hazard in find_hazards(given, 5)] == ([] if words is None else [True])
 
 
 @pytest.mark.parametrize(("scale", "share"), [(0.1, 0.9873), (0.25, 0.6827), (1.0, 0.1974)])

@@ -15,7 +15,7 @@ def figure(value: float, low: float, high: float, name: str = "centred_error", w
 
 
 def point_result(*figures: Figure) -> PointResult:
-    outcomes = tuple(AttackOutcome(f"attack {k}", {one.name: one}) for k, one in enumerate(figures))
+    outcomes = tuple(AttackOutcome(f"attack {k}", {figure.name: figure}) for k, figure in enumerate(figures))
     return PointResult(RotationPoint("aa-i-gdp", 3, 12), outcomes=outcomes)
 
 
@@ -86,7 +86,7 @@ BARE = Figure("centred_error", 0.6, Interval.unknown(), None, None, None, 1, Fal
 
 
 @pytest.mark.parametrize(
-    ("words", "found", "met"),
+    ("words", "figure", "met"),
     [
         ("mean error at least 0.5", figure(0.6, 0.5, 0.7), True),  # an error at the low end of its interval
         ("mean error at least 0.5", figure(0.6, 0.49, 0.7), False),
@@ -97,8 +97,8 @@ BARE = Figure("centred_error", 0.6, Interval.unknown(), None, None, None, 1, Fal
         ("mean error at least 0.61", BARE, False),
     ],
 )
-def test_the_worse_end_of_the_interval_must_keep_to_the_limit(words: str, found: Figure, met: bool) -> None:
-    assert LeakageLimit.parse(words).met_by(found) == met
+def test_the_worse_end_of_the_interval_must_keep_to_the_limit(words: str, figure: Figure, met: bool) -> None:
+    assert LeakageLimit.parse(words).met_by(figure) == met
 
 
 def test_the_strongest_attack_decides() -> None:

@@ -24,25 +24,28 @@ def dealt(n_rows: int, scale: float) -> tuple[Partition, RowSimulation]:
 def test_members_are_told_by_what_the_noise_leaves(scale: float, auc: Any, rate: Any) -> None:
     parts, simulation = dealt(100, scale)
     outcomes = measure_leakage(simulation, parts, AuditSettings(attacks=["known-anchor"], targets=[1, 2])).outcomes
-    told, *others = [
+    outcome_of_first, *others = [
         outcome for outcome in outcomes if outcome.curve
     ]  # and by other densities, where a denoiser applies
     assert len(others) >= (scale < 1)
-    assert not any("roster" in one.figures for one in others)
-    areas = [one.figures["membership_auc"].value for one in others]
-    assert areas == pytest.approx([told.figures["membership_auc"].value] * len(others), abs=0.05)
-    found = [told.figures[f"{name}membership_at_1_percent"] for name in ("", "outlying_")]
-    area = told.figures["membership_auc"]
+    assert not any("roster" in other_row.figures for other_row in others)
+    areas = [other_row.figures["membership_auc"].value for other_row in others]
+    assert areas == pytest.approx([outcome_of_first.figures["membership_auc"].value] * len(others), abs=0.05)
+    figures = [outcome_of_first.figures[f"{name}membership_at_1_percent"] for name in ("", "outlying_")]
+    area = outcome_of_first.figures["membership_auc"]
     assert auc[0] <= area.value <= auc[1]
     assert 0.3 < area.control < 0.7  # an upload of the colluder's rows
-    assert [(one.n, one.chance) for one in found] == [(150, 1 / 50), (15, 1 / 50)]
-    assert all(rate[0] <= one.value <= rate[1] for one in found)
-    epsilon = told.figures["empirical_epsilon"].value
+    assert [(figure.n, figure.chance) for figure in figures] == [(150, 1 / 50), (15, 1 / 50)]
+    assert all(rate[0] <= figure.value <= rate[1] for figure in figures)
+    epsilon = outcome_of_first.figures["empirical_epsilon"].value
     assert epsilon > 1 if scale < 1 else epsilon == 0
-    assert (told.attack, told.curve[-1]) == ("known-anchor", (1.0, pytest.approx(1.0, abs=0.15)))
-    shares = {name: told.figures[name] for name in ("register_class", "claims", "roster", "holder")}
-    assert all((one.value > 0.95) == (scale < 1) for one in shares.values())
-    assert all(one.control < 0.2 for name, one in shares.items() if name != "holder")
+    assert (outcome_of_first.attack, outcome_of_first.curve[-1]) == (
+        "known-anchor",
+        (1.0, pytest.approx(1.0, abs=0.15)),
+    )
+    shares = {name: outcome_of_first.figures[name] for name in ("register_class", "claims", "roster", "holder")}
+    assert all((share.value > 0.95) == (scale < 1) for share in shares.values())
+    assert all(share.control < 0.2 for name, share in shares.items() if name != "holder")
     assert shares["claims"].chance == 0  # a register of others only would give none
     assert shares["holder"].control < 0.8  # of two that hold nothing of it
     assert shares["register_class"].chance == pytest.approx(1 / 44, rel=0.2)  # 25 of a class, and 17 test rows
@@ -70,8 +73,8 @@ def test_planted_leaks_are_caught(planted: str | None) -> None:
     uploads = (simulation.uploads[0], replace(upload, representation=seen), simulation.uploads[2])
     if planted == "noise at half scale":
         rows = zip(simulation.secrets, simulation.uploads, simulation.private_data, strict=True)
-        halved = [secret.apply((secret.invert(one.representation) + clean) / 2) for secret, one, clean in rows]
-        uploads = tuple(replace(one, representation=seen) for one, seen in zip(uploads, halved, strict=True))
+        halved = [secret.apply((secret.invert(upload.representation) + clean) / 2) for secret, upload, clean in rows]
+        uploads = tuple(replace(upload, representation=seen) for upload, seen in zip(uploads, halved, strict=True))
     simulation = replace(simulation, uploads=uploads)
     outcomes = measure_leakage(simulation, parts, AuditSettings(attacks=["known-anchor"], targets=[1])).outcomes
     row = find_strongest(outcomes, "exposed_row")
@@ -94,10 +97,10 @@ def test_rows_that_nobody_uploaded_are_neither_the_colluders_nor_of_other_classe
     spec = EvaluationSpec(others=(np.full((4, 3), 7.0), np.array([0, 0, 99, 99]) + 0.1 * numbers))
     test = make_membership_test(simulation, views, parts, spec, seed=0)
     assert test is not None
-    assert all(np.abs(one.rows).max() < 1e5 for one in (*test.others, test.register))
-    n_odd = sum(int((one.rows == 7).all(axis=1).sum()) for one in test.others)
+    assert all(np.abs(linkage.rows).max() < 1e5 for linkage in (*test.others, test.register))
+    n_odd = sum(int((other_row.rows == 7).all(axis=1).sum()) for other_row in test.others)
     assert n_odd == (4 if numbers else 2)  # no class has the label 99; a number belongs to the highest group
-    assert sum(one.codes.size for one in test.others) == 30 + n_odd
+    assert sum(other_row.codes.size for other_row in test.others) == 30 + n_odd
     assert test.outlying.sum() == 6
     none = replace(
         parts, test=tuple(part[:0] for part in parts.test), test_labels=tuple(part[:0] for part in parts.test_labels)

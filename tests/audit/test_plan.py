@@ -64,103 +64,105 @@ def many_small() -> Partition:
 
 @pytest.fixture(scope="module")
 def plan(many_small: Partition, tmp_path_factory: pytest.TempPathFactory) -> Found:
-    folder, told = tmp_path_factory.mktemp("plan"), []
-    options: dict[str, Any] = {**AT_ONE, "progress": lambda *words: told.append(words)}
-    return planned(many_small, limit="mean error at least 0.3", folder=folder, **options), folder, told
+    folder, collected = tmp_path_factory.mktemp("plan"), []
+    options: dict[str, Any] = {**AT_ONE, "progress": lambda *words: collected.append(words)}
+    return planned(many_small, limit="mean error at least 0.3", folder=folder, **options), folder, collected
 
 
 def test_where_joining_pays_a_point_is_recommended(plan: Found) -> None:
-    found = plan[0]
-    assert found.answer == "pays"
-    assert found.recommended.gain.low > 0
-    for words in ("Recommended: AA-I-GDP", found.recommended.gain.sentence(), "lower bound"):
-        assert words in found.verdict
+    result = plan[0]
+    assert result.answer == "pays"
+    assert result.recommended.gain.low > 0
+    for words in ("Recommended: AA-I-GDP", result.recommended.gain.sentence(), "lower bound"):
+        assert words in result.verdict
 
 
 def test_a_plan_is_as_on_record(plan: Found) -> None:
-    found = plan[0]
-    points = [list(vars(one.point).values()) for one in found.tried.points]
-    assert found.recommended is not None
+    result = plan[0]
+    points = [list(vars(point.point).values()) for point in result.tried.points]
+    assert result.recommended is not None
     best = [
-        found.audit.chosen,
-        found.answer,
-        found.mechanism.as_dict(),
-        [found.tried.points.index(one) for one in found.frontier],
+        result.audit.chosen,
+        result.answer,
+        result.mechanism.as_dict(),
+        [result.tried.points.index(point) for point in result.frontier],
     ]
     record = Path(__file__).parent / "record.json"
     check_record(record, "plan", [points, best])
-    for name, audit in {"searched": found.tried, "reported": found.audit}.items():
+    for name, audit in {"searched": result.tried, "reported": result.audit}.items():
         check_record(record, f"plan, {name} scores", scores_of_audit(audit), abs=0.02)
 
 
 def test_what_a_plan_says_first_is_about_what_it_recommends(plan: Found) -> None:
-    found = plan[0]
-    assert found.audit.headline_point is found.recommended
-    assert found.recommended.title in found.verdict
-    assert f"σ = {found.recommended.data_noise_scale:.3g}" in found.recommended.title
+    result = plan[0]
+    assert result.audit.headline_point is result.recommended
+    assert result.recommended.title in result.verdict
+    assert f"σ = {result.recommended.data_noise_scale:.3g}" in result.recommended.title
 
 
 def test_what_is_recommended_keeps_to_the_target_at_the_worse_end_of_every_attack(plan: Found) -> None:
-    found = plan[0].recommended
-    worst = found.worst("centred_error")
+    recommended = plan[0].recommended
+    worst = recommended.worst("centred_error")
     assert worst[1].interval.low >= 0.3
-    figures = [o.figures["centred_error"] for o in found.outcomes if "centred_error" in o.figures]
+    figures = [o.figures["centred_error"] for o in recommended.outcomes if "centred_error" in o.figures]
     assert min(figure.value for figure in figures) == worst[1].value
-    assert [o.attack for o in found.outcomes if " + " not in o.attack] == ON_ROWS
-    assert plan[0].audit.points == (found,)
-    for one in plan[0].tried.points:  # every other point that was tried was audited with every attack too
-        assert {o.attack.partition(" + ")[0] for o in one.outcomes} == set(ON_ROWS)
+    assert [o.attack for o in recommended.outcomes if " + " not in o.attack] == ON_ROWS
+    assert plan[0].audit.points == (recommended,)
+    for point in plan[0].tried.points:  # every other point that was tried was audited with every attack too
+        assert {o.attack.partition(" + ")[0] for o in point.outcomes} == set(ON_ROWS)
 
 
 def test_no_point_that_keeps_to_the_target_scores_better(plan: Found) -> None:
-    found = plan[0]
-    tried = found.tried.points
-    keeping = [one for one in tried if one.keeps_to(found.limit, room=2.0) and one.point.data_noise_level > 0]
-    best = max(keeping, key=lambda one: one.deployed.value)
-    assert best.title == found.recommended.title
-    assert best.data_noise_scale == pytest.approx(found.recommended.data_noise_scale)
+    result = plan[0]
+    tried = result.tried.points
+    keeping = [point for point in tried if point.keeps_to(result.limit, room=2.0) and point.point.data_noise_level > 0]
+    best = max(keeping, key=lambda item: item.deployed.value)
+    assert best.title == result.recommended.title
+    assert best.data_noise_scale == pytest.approx(result.recommended.data_noise_scale)
     assert len(keeping) < len(tried)  # some points do not keep to it, so there was something to choose
 
 
 def test_the_search_comes_close_to_the_target_and_tries_other_shapes(plan: Found) -> None:
-    points = [one.point for one in plan[0].tried.points]
+    points = [point.point for point in plan[0].tried.points]
     assert len(set(points)) == len(points)
     assert {point.n_components for point in points} > {6}
     assert {"aa-i-gdp-data-noise", "aa-i-gdp-anchor-noise", "aa-i-gdp-both-noise"} <= {p.method for p in points}
     assert any(point.data_noise_level not in (0.0, 0.3, 0.4, 0.6) for point in points)
 
 
-def coordinates(found: Plan) -> list[tuple[float, float]]:
+def coordinates(plan: Plan) -> list[tuple[float, float]]:
     made = []
-    for one in found.tried.points:
-        worst = one.worst(found.limit.measure)
-        if worst is not None and one.deployed is not None:
-            made.append((one.deployed.value, worst[1].value * (1 if found.limit.at_least else -1)))
+    for point in plan.tried.points:
+        worst = point.worst(plan.limit.measure)
+        if worst is not None and point.deployed is not None:
+            made.append((point.deployed.value, worst[1].value * (1 if plan.limit.at_least else -1)))
     return made
 
 
 @pytest.mark.parametrize("words", ["mean error at least 0.3", "linkage at most 50 %"])
 def test_the_frontier_is_what_no_point_beats_in_both(plan: Found, words: str) -> None:
-    found = Plan(LeakageLimit.parse(words), plan[0].tried, None, "")
-    every = coordinates(found)
-    best = coordinates(Plan(found.limit, type(found.audit)(*_but_points(found), found.frontier), None, ""))
+    refused_plan = Plan(LeakageLimit.parse(words), plan[0].tried, None, "")
+    every = coordinates(refused_plan)
+    best = coordinates(
+        Plan(refused_plan.limit, type(refused_plan.audit)(*_but_points(refused_plan), refused_plan.frontier), None, "")
+    )
     beaten = [mine for mine in every if any(a >= mine[0] and b >= mine[1] and (a, b) != mine for a, b in every)]
     assert sorted(best) == sorted(mine for mine in every if mine not in beaten)
     assert best == sorted(best, key=lambda pair: pair[1])  # the safest last
     assert 1 <= len(best) < len(every)
 
 
-def _but_points(found: Plan) -> tuple[Any, Any]:
-    return found.audit.description, found.audit.references
+def _but_points(plan: Plan) -> tuple[Any, Any]:
+    return plan.audit.description, plan.audit.references
 
 
 def test_a_plan_becomes_json_and_back(plan: Found) -> None:
-    found = plan[0]
-    plain = json.loads(found.to_json(), parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
-    assert len(plain["search"]["points"]) == len(found.tried.points) > len(plain["audit"]["points"]) == 1
-    again = Plan.from_json(found.to_json())
-    assert (again.limit, again.verdict, again.recommended) == (found.limit, found.verdict, found.recommended)
-    assert again.frontier == found.frontier
+    result = plan[0]
+    plain = json.loads(result.to_json(), parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
+    assert len(plain["search"]["points"]) == len(result.tried.points) > len(plain["audit"]["points"]) == 1
+    again = Plan.from_json(result.to_json())
+    assert (again.limit, again.verdict, again.recommended) == (result.limit, result.verdict, result.recommended)
+    assert again.frontier == result.frontier
 
 
 def test_the_recommended_point_and_the_target_are_drawn_and_every_point_has_a_line_of_its_own(plan: Found) -> None:
@@ -181,15 +183,18 @@ def test_progress_never_goes_back_and_ends_at_the_total(plan: Found) -> None:
 def test_an_interrupted_plan_goes_on_where_it_stopped(
     plan: Found, many_small: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, folder, _ = plan
+    result, folder, _ = plan
     monkeypatch.setattr("mooring.audit.rotation.point.simulate", None)
     again = planned(many_small, limit="mean error at least 0.3", folder=folder, **AT_ONE)
-    assert again.to_json() == found.to_json()
+    assert again.to_json() == result.to_json()
 
 
 def test_no_row_is_both_searched_and_reported_on(many_small: Partition) -> None:
     searcher, reporter = planner._halve(many_small, None, AuditSettings(seed=3))
-    rows = [np.concatenate([*one.partition.train_indices, *one.partition.test_indices]) for one in (searcher, reporter)]
+    rows = [
+        np.concatenate([*auditor.partition.train_indices, *auditor.partition.test_indices])
+        for auditor in (searcher, reporter)
+    ]
     assert sorted(np.concatenate(rows)) == list(range(8 * (12 + 60)))
     assert {part.shape for part in (*searcher.partition.train, *reporter.partition.train)} == {(6, 6)}
     assert searcher.settings.seed == 3 != reporter.settings.seed
@@ -210,8 +215,8 @@ def test_the_gain_of_the_point_that_noise_chose_is_none(monkeypatch: pytest.Monk
         rng = np.random.default_rng(seed)
         (rows, test), (labels, test_labels) = rng.standard_normal((2, 2, 8, 3)), rng.integers(0, 2, (2, 2, 8))
         parts = Partition.from_parts(rows, labels, test=[*test], test_labels=[*test_labels], rng=rng)
-        found = planned(parts, limit="mean error at least 0.5", **options, seed=seed)
-        gains.append(found.audit.headline_point.gain.value)
+        plan = planned(parts, limit="mean error at least 0.5", **options, seed=seed)
+        gains.append(plan.audit.headline_point.gain.value)
     assert abs(np.mean(gains)) < 2 * np.std(gains, ddof=1) / np.sqrt(len(gains))
 
 
@@ -223,13 +228,13 @@ def few_large() -> Partition:
 
 def test_where_rows_are_too_few_to_tell_the_plan_says_how_many_it_would_need(few_large: Partition) -> None:
     """A few points more on the 30 rows of a half: neither 'pays' nor 'does not pay'."""
-    found = planned(few_large, limit="mean error at least 0.2", learner="linear", **BY_ONE_ATTACK)
-    gain = found.recommended.gain
+    plan = planned(few_large, limit="mean error at least 0.2", learner="linear", **BY_ONE_ATTACK)
+    gain = plan.recommended.gain
     assert gain.low < 0 < gain.value
     assert gain.n_needed > gain.n == 30
-    assert Plan.from_json(found.to_json()).answer == found.answer == "cannot tell"
-    assert "Recommended:" not in found.verdict
-    assert gain.sentence() in found.verdict
+    assert Plan.from_json(plan.to_json()).answer == plan.answer == "cannot tell"
+    assert "Recommended:" not in plan.verdict
+    assert gain.sentence() in plan.verdict
 
 
 def test_where_joining_is_shown_not_to_pay_nothing_is_recommended(
@@ -241,12 +246,12 @@ def test_where_joining_is_shown_not_to_pay_nothing_is_recommended(
         "mooring.audit.auditor.measure_utility",
         lambda *given, **options: replace(measured(*given, **options), gain=lost),
     )
-    found = planned(few_large, limit="mean error at least 0.2", learner="linear", **BY_ONE_ATTACK)
-    assert found.recommended is found.answer is found.mechanism is found.mechanism_lines() is None
-    assert lost.sentence() in found.verdict
-    assert found.audit.headline_point.keeps_to(found.limit)
-    assert "recommended" not in dict(draw_audit(found)["frontier"].legend)
-    assert Plan.from_json(found.to_json()).recommended is None
+    plan = planned(few_large, limit="mean error at least 0.2", learner="linear", **BY_ONE_ATTACK)
+    assert plan.recommended is plan.answer is plan.mechanism is plan.mechanism_lines() is None
+    assert lost.sentence() in plan.verdict
+    assert plan.audit.headline_point.keeps_to(plan.limit)
+    assert "recommended" not in dict(draw_audit(plan)["frontier"].legend)
+    assert Plan.from_json(plan.to_json()).recommended is None
 
 
 def test_a_search_without_a_grid_ends() -> None:
@@ -259,31 +264,31 @@ def test_a_search_without_a_grid_ends() -> None:
 
 
 def test_a_target_that_nothing_meets_is_said_to_be_out_of_reach(few_large: Partition) -> None:
-    found = planned(few_large, limit="mean error at least 5", learner="linear", **BY_ONE_ATTACK)
-    assert found.recommended is None
-    assert found.audit.headline_point.data_noise_scale > 1  # the safest
-    assert "Recommended:" not in found.verdict
+    plan = planned(few_large, limit="mean error at least 5", learner="linear", **BY_ONE_ATTACK)
+    assert plan.recommended is None
+    assert plan.audit.headline_point.data_noise_scale > 1  # the safest
+    assert "Recommended:" not in plan.verdict
 
 
 def test_rows_without_noise_are_never_recommended_however_badly_attacks_do(few_large: Partition) -> None:
     """With no attack but a weak one every point looks safe; the noiseless ones are named, and not recommended."""
     options: dict[str, Any] = {"learner": "linear", "targets": [1], "attacks": ["independent-components"]}
-    found = planned(few_large, limit="mean error at least 0.1", n_components=3, **options)
-    bare = [one for one in found.tried.points if one.point.data_noise_level == 0 and one.keeps_to(found.limit)]
+    plan = planned(few_large, limit="mean error at least 0.1", n_components=3, **options)
+    bare = [point for point in plan.tried.points if point.point.data_noise_level == 0 and point.keeps_to(plan.limit)]
     assert bare
-    assert found.recommended is None or found.recommended.point.data_noise_level > 0
+    assert plan.recommended is None or plan.recommended.point.data_noise_level > 0
 
 
 def test_without_labels_the_safest_point_is_named_and_utility_is_said_to_be_unknown(few_large: Partition) -> None:
-    found = planned(list(few_large.train), limit="mean error at least 0.3", **BY_ONE_ATTACK)
-    assert found.recommended.keeps_to(found.limit)
-    assert found.frontier == ()
+    plan = planned(list(few_large.train), limit="mean error at least 0.3", **BY_ONE_ATTACK)
+    assert plan.recommended.keeps_to(plan.limit)
+    assert plan.frontier == ()
 
 
 def test_a_score_that_is_undefined_is_no_reason_to_join(few_large: Partition) -> None:
     alike = [np.full(60, 0.5) for _ in range(3)]
-    found = planned(list(few_large.train), alike, limit="mean error at least 0.2", learner="linear", **BY_ONE_ATTACK)
-    assert "nan" not in found.verdict
+    plan = planned(list(few_large.train), alike, limit="mean error at least 0.2", learner="linear", **BY_ONE_ATTACK)
+    assert "nan" not in plan.verdict
 
 
 @pytest.mark.parametrize(
@@ -339,10 +344,10 @@ def test_of_points_with_one_score_the_safest_is_best_and_without_scores_the_one_
             AttackOutcome("moments"),
         )
         deployed = None if score is None else Score("balanced accuracy", score, 0.7, 0.9, 60)
-        found = PointResult(
+        point_result = PointResult(
             point, error, outcomes=(replace(outcome, figures={"centred_error": figure}),), deployed=deployed
         )
-        search.tried[point] = found
+        search.tried[point] = point_result
     best = search.best()
     assert best is not None
     assert best.data_noise_scale == chosen

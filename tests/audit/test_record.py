@@ -130,32 +130,32 @@ def test_a_plan_names_the_least_epsilon_that_pays_on_the_rows_searched() -> None
         ({4.0: None, None: "pays"}, [], False),
     ]
     search: Any = SimpleNamespace(say=lambda words: None)
-    with patch.object(planner, "state_total", lambda one: ""):
+    with patch.object(planner, "state_total", lambda item: ""):
         for answers, least, is_stated in cases:
             searcher, sums = auditor(answers), [SumPoint(epsilon) for epsilon in answers]
             tried, reported, words = planner._try_others(searcher, searcher, sums, search)
-            assert [one.point.epsilon for one in tried] == list(answers)
-            assert ([one.point.epsilon for one in reported], bool(words)) == (least, is_stated)
+            assert [point.point.epsilon for point in tried] == list(answers)
+            assert ([point.point.epsilon for point in reported], bool(words)) == (least, is_stated)
 
 
 @pytest.mark.parametrize("name", LANDSCAPES)
 def test_which_points_a_plan_tries_and_chooses_is_on_record(name: str) -> None:
     error, options = LANDSCAPES[name]
-    told: list[Any] = []
-    found = search(error, **options)
-    found.progress = lambda *words: told.append(words[:2])
-    found.over_noise(8 if options.get("m", 40) > 8 else 4)
-    found.over_shape(widen=True)
-    reported, recommended, words = found.conclude(found.auditor)
-    found.finish()
+    collected: list[Any] = []
+    answer = search(error, **options)
+    answer.progress = lambda *words: collected.append(words[:2])
+    answer.over_noise(8 if options.get("m", 40) > 8 else 4)
+    answer.over_shape(widen=True)
+    reported, recommended, words = answer.conclude(answer.auditor)
+    answer.finish()
     assert "nan" not in words  # intervals are unknown here
-    places = list(found.tried.values())
-    plan = Plan(found.limit, SimpleNamespace(row_points=tuple(places)), recommended, words)  # type: ignore[arg-type]
-    frontier = [places.index(one) for one in plan.frontier]
-    tried = [list(vars(point).values())[1:] for point in found.tried]
-    chosen = [None if one is None else places.index(one) for one in (found.best(), reported, recommended)]
-    check_record(RECORD, f"search, {name}", [tried, chosen, plan.answer, frontier, told])
-    assert found.conclude(search(lambda at: error(at) / 2, **options).auditor)[1] is None  # not kept on other rows
+    places = list(answer.tried.values())
+    plan = Plan(answer.limit, SimpleNamespace(row_points=tuple(places)), recommended, words)  # type: ignore[arg-type]
+    frontier = [places.index(point) for point in plan.frontier]
+    tried = [list(vars(point).values())[1:] for point in answer.tried]
+    chosen = [None if point is None else places.index(point) for point in (answer.best(), reported, recommended)]
+    check_record(RECORD, f"search, {name}", [tried, chosen, plan.answer, frontier, collected])
+    assert answer.conclude(search(lambda at: error(at) / 2, **options).auditor)[1] is None  # not kept on other rows
 
 
 def test_rules_of_hazards_are_on_record() -> None:
@@ -188,7 +188,7 @@ def test_rules_of_hazards_are_on_record() -> None:
         reach = sum("within reach" in sentence for sentence in sentences)
         numbers[name] = [kept, reach, *separated_variances(rows), rows_of_rare_values(rows)]
     labels = [hazards_of_labels([np.array(part) for part in parts]) for parts in ([[1, 1, 2], [3, 3]], [[1, 1]])]
-    check_record(RECORD, "hazards", [numbers, [re.findall(r"\d+", " ".join(one)) for one in labels]])
+    check_record(RECORD, "hazards", [numbers, [re.findall(r"\d+", " ".join(label)) for label in labels]])
 
 
 def linked(share: float, control: float | None = None) -> Figure:
@@ -258,19 +258,19 @@ def test_an_attack_is_hopeless_only_where_it_was_measured() -> None:
     assert LeakageEvaluator.is_hopeless(guessing, truth + 1)  # type: ignore[arg-type]
     assert not LeakageEvaluator.is_hopeless(guessing, truth + 0.05)  # type: ignore[arg-type]
     assert not LeakageEvaluator.is_hopeless(knowing, truth + 1)  # type: ignore[arg-type]
-    found, nothing = (Attempt("a", None, rows and SimpleNamespace(rows=truth)) for rows in (True, None))  # type: ignore[arg-type]
+    attempt, nothing = (Attempt("a", None, rows and SimpleNamespace(rows=truth)) for rows in (True, None))  # type: ignore[arg-type]
     for attempts, is_hopeless, gives_up in (
-        ([found], lambda rows: True, True),
-        ([found, nothing], lambda rows: True, False),
-        ([found], None, False),
+        ([attempt], lambda rows: True, True),
+        ([attempt, nothing], lambda rows: True, False),
+        ([attempt], None, False),
     ):
         assert AttackRuns([], 0, is_hopeless)._gives_up(attempts) is gives_up
 
 
 def test_an_attack_that_does_not_apply_to_one_target_is_measured_by_a_guess_or_not_at_all() -> None:
     rows = np.eye(2)
-    found: Any = SimpleNamespace(rows=rows, notes=("n",), evidence=None, records=None)
-    attempts = Attempt("a", None, found), Attempt("a", None, None, "did not apply", "No.")
+    reconstruction: Any = SimpleNamespace(rows=rows, notes=("n",), evidence=None, records=None)
+    attempts = Attempt("a", None, reconstruction), Attempt("a", None, None, "did not apply", "No.")
     part = Rebuilt(attempts, attempts)
     for guess in (rows + 5, None):
         evaluator: Any = SimpleNamespace(
@@ -292,8 +292,8 @@ def test_the_attack_that_links_most_is_looked_at_whatever_its_error() -> None:
         AttackOutcome(name, {"centred_error": figure(error), "linkage": linked(share)})
         for name, (error, share) in cases.items()
     ]
-    assert [one.attack for one in find_most_telling(outcomes)] == ["nearer", "near", "far", "linking"]
-    assert [one.attack for one in find_most_telling(outcomes[:3])] == ["nearer", "near", "far"]
+    assert [outcome.attack for outcome in find_most_telling(outcomes)] == ["nearer", "near", "far", "linking"]
+    assert [outcome.attack for outcome in find_most_telling(outcomes[:3])] == ["nearer", "near", "far"]
 
 
 def test_whether_a_result_is_trustworthy_and_what_it_measured() -> None:
@@ -332,11 +332,11 @@ def test_the_table_of_sums_is_on_record() -> None:
     results = []
     for epsilon in (None, 0.1, 2.0, 9.0):
         at = SumPoint(epsilon, 1e-5, 5, 1)
-        for told in (0.005, 0.5):
-            beside = {"higher_is_worse": True, "chance": 0.01, "interval": Interval(told - 0.004, told + 0.1)}
+        for rate in (0.005, 0.5):
+            beside = {"higher_is_worse": True, "chance": 0.01, "interval": Interval(rate - 0.004, rate + 0.1)}
             names = ("membership_auc", "membership_at_1_percent", "membership_at_0.1_percent")
-            outcome = AttackOutcome("register", {name: figure(told, **beside) for name in names})
-            bound, usable = measured if epsilon else None, told < 0.1
+            outcome = AttackOutcome("register", {name: figure(rate, **beside) for name in names})
+            bound, usable = measured if epsilon else None, rate < 0.1
             whole = PointResult(
                 at, usable=usable, outcomes=(outcome,), deployed=score, gain=gain, epsilon=bound, alone=score
             )
@@ -355,7 +355,7 @@ def test_warnings_begin_where_they_say() -> None:
     assert warn_of_linkage(0.5, 0.0) is None
     far, near = (point(centred_error=figure(0.9), linkage=linked(share)) for share in (0.5, 0.15))
     assert "5.0 times" in (warn_of_linked_rows(far) or "")
-    assert [warn_of_linked_rows(one) for one in (near, point(centred_error=figure(0.9)), None)] == [None] * 3
+    assert [warn_of_linked_rows(result) for result in (near, point(centred_error=figure(0.9)), None)] == [None] * 3
 
 
 @pytest.mark.parametrize(("noise_scale", "wide"), [(0.0, 2), (2.0, 2), (6.0, 1), (12.0, 0)])

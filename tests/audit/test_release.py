@@ -42,25 +42,25 @@ def test_models_that_tell_nothing_are_at_chance() -> None:
     rng = np.random.default_rng(1)  # 16 × 2000 scores: an area beyond 0.5 ± 0.015 has a probability below 1e-5
     included = draw_halves(16, 2000, rng=rng)
     scores = score_members(rng.standard_normal((16, 2000)), included)
-    found = measure_release({"predictions": scores}, included, rng.random(2000))
-    assert found.figures["membership_auc"].value == pytest.approx(0.5, abs=0.015)
-    assert 0.01 in found.figures[RATE].interval
-    assert found.outlying[RATE].n == 200
+    release = measure_release({"predictions": scores}, included, rng.random(2000))
+    assert release.figures["membership_auc"].value == pytest.approx(0.5, abs=0.015)
+    assert 0.01 in release.figures[RATE].interval
+    assert release.outlying[RATE].n == 200
 
 
 def test_an_attack_is_chosen_on_other_models_than_it_is_measured_on() -> None:
     rng = np.random.default_rng(5)
     included = draw_halves(16, 400, rng=rng)
-    told = {"predictions": 9.0 * included, "gradients": 0.5 * included, "others": 9.0 * included}
-    told["predictions"][:, 360:] = 0.0  # the outlying tenth
-    told["gradients"][:, 360:] = 9.0 * included[:, 360:]
-    told["others"][:8] = 0.0  # where it is not chosen
-    scores = {name: one + rng.standard_normal(one.shape) for name, one in told.items()}
-    found = measure_release(scores, included, np.arange(400.0))
-    assert (found.attack, found.outlying_attack) == ("predictions", "gradients")
-    assert found.figures == measure_release({"": scores["predictions"][8:]}, included[8:], np.arange(400.0)).figures
-    assert found.outlying[RATE].value == 1.0
-    assert found.outlying["membership_auc"].n == 40
+    signals = {"predictions": 9.0 * included, "gradients": 0.5 * included, "others": 9.0 * included}
+    signals["predictions"][:, 360:] = 0.0  # the outlying tenth
+    signals["gradients"][:, 360:] = 9.0 * included[:, 360:]
+    signals["others"][:8] = 0.0  # where it is not chosen
+    scores = {name: signal + rng.standard_normal(signal.shape) for name, signal in signals.items()}
+    release = measure_release(scores, included, np.arange(400.0))
+    assert (release.attack, release.outlying_attack) == ("predictions", "gradients")
+    assert release.figures == measure_release({"": scores["predictions"][8:]}, included[8:], np.arange(400.0)).figures
+    assert release.outlying[RATE].value == 1.0
+    assert release.outlying["membership_auc"].n == 40
 
 
 def test_the_rate_and_the_area_each_have_their_strongest_attack() -> None:
@@ -69,13 +69,13 @@ def test_the_rate_and_the_area_each_have_their_strongest_attack() -> None:
     scores = {name: rng.standard_normal((16, 400)) for name in ("predictions", "gradients")}
     scores["predictions"] += 0.5 * included
     scores["gradients"][:, :40] += 9.0 * included[:, :40]  # few rows, and all of them surely
-    found = measure_release(scores, included, rng.random(400))
-    assert (found.attack, found.area_attack) == ("gradients", "predictions")
+    release = measure_release(scores, included, rng.random(400))
+    assert (release.attack, release.area_attack) == ("gradients", "predictions")
     alone = {
         name: measure_release({name: values[8:]}, included[8:], rng.random(400)) for name, values in scores.items()
     }
-    assert found.figures[RATE] == alone["gradients"].figures[RATE]
-    assert found.figures["membership_auc"] == alone["predictions"].figures["membership_auc"]
+    assert release.figures[RATE] == alone["gradients"].figures[RATE]
+    assert release.figures["membership_auc"] == alone["predictions"].figures["membership_auc"]
 
 
 def test_many_attacks_that_tell_nothing_stay_at_chance() -> None:
@@ -110,11 +110,11 @@ def test_a_model_that_memorises_its_rows_gives_up_their_columns() -> None:
         known = (changed[:150] == rows[:150]).all(axis=1)
         return np.append(np.where(known, 0.0, -5.0), np.full(150, -0.7))
 
-    found, guessed = invert_columns(log_likelihood, rows, codes, [np.array([0]), np.array([1])])
-    assert found[:150, 0].all()
-    assert found[150:].tolist() == guessed[150:].tolist()
-    assert found[150:, 0].mean() < 0.5
-    assert found[:, 1].mean() < 0.5  # a fifth is sought, and its median is not the row's own number
+    inverted, guessed = invert_columns(log_likelihood, rows, codes, [np.array([0]), np.array([1])])
+    assert inverted[:150, 0].all()
+    assert inverted[150:].tolist() == guessed[150:].tolist()
+    assert inverted[150:, 0].mean() < 0.5
+    assert inverted[:, 1].mean() < 0.5  # a fifth is sought, and its median is not the row's own number
 
 
 def test_one_row_that_a_model_memorises_is_found_in_every_model() -> None:
@@ -136,10 +136,10 @@ def test_a_learner_with_more_freedom_gives_more_away(kind: str) -> None:
         rows, labels = (part[:160] for part in load_digits(return_X_y=True))
     rates = []
     for name in ("linear", "random-fourier"):
-        found = measure_trained_release(name, rows, labels, kind=kind, seed=0)  # type: ignore[arg-type]
-        assert found is not None
-        rates.append(found.figures["membership_auc"])
-        assert abs((found.figures["membership_auc"].control or 0) - 0.5) < 0.06
+        release = measure_trained_release(name, rows, labels, kind=kind, seed=0)  # type: ignore[arg-type]
+        assert release is not None
+        rates.append(release.figures["membership_auc"])
+        assert abs((release.figures["membership_auc"].control or 0) - 0.5) < 0.06
     assert rates[1].interval.low > rates[0].value
     assert rates[0].interval.high > 0.5
 
@@ -151,9 +151,9 @@ def test_too_few_rows_give_no_figure() -> None:
     assert measure_trained_release("linear", rows, labels * 0, kind="classes", seed=0) is None
     assert measure_trained_release("linear", rows, labels, kind="classes", seed=0) is not None
     rare = np.append(labels, [2, 2, 2])  # of a class of three rows half of the models would hardly have one
-    found = measure_trained_release("linear", np.vstack([rows, rows[:3]]), rare, kind="classes", seed=0)
-    assert found is not None
-    assert found.n_rows == 30
+    release = measure_trained_release("linear", np.vstack([rows, rows[:3]]), rare, kind="classes", seed=0)
+    assert release is not None
+    assert release.n_rows == 30
 
 
 def test_of_many_rows_some_of_every_class_are_attacked() -> None:
@@ -188,11 +188,11 @@ def test_a_number_that_may_be_missing_is_sought_by_fifths() -> None:
         asked.append(changed[0])
         return np.zeros(400)
 
-    found, guessed = invert_columns(log_likelihood, rows, np.zeros(400, dtype=np.intp), [np.array([0, 1])])
+    inverted, guessed = invert_columns(log_likelihood, rows, np.zeros(400, dtype=np.intp), [np.array([0, 1])])
     assert len(asked) == 6
-    assert [tuple(one) for one in asked if one[1]] == [(0.0, 1.0)]
-    assert found.tolist() == guessed.tolist()
-    assert found.mean() == pytest.approx(gone.mean(), abs=0.01)  # the commonest of six is 'missing'
+    assert [tuple(request) for request in asked if request[1]] == [(0.0, 1.0)]
+    assert inverted.tolist() == guessed.tolist()
+    assert inverted.mean() == pytest.approx(gone.mean(), abs=0.01)  # the commonest of six is 'missing'
     asked.clear()
     rows = np.eye(10)[rng.integers(0, 10, 400)]
     invert_columns(log_likelihood, rows, np.zeros(400, dtype=np.intp), [np.arange(10)])
@@ -201,11 +201,11 @@ def test_a_number_that_may_be_missing_is_sought_by_fifths() -> None:
 
 def test_names_of_classes_change_nothing() -> None:
     rows, labels = np.random.default_rng(11).standard_normal((60, 3)), np.repeat([0, 1], 30)
-    found = [
+    releases = [
         measure_trained_release("linear", rows, labels * k + a, kind="classes", seed=0) for k, a in ((1, 0), (2, -1))
     ]
-    assert found[0] == found[1]
-    assert found[0] == measure_trained_release("linear", rows, labels * 10**9, kind="classes", seed=0)
+    assert releases[0] == releases[1]
+    assert releases[0] == measure_trained_release("linear", rows, labels * 10**9, kind="classes", seed=0)
 
 
 @pytest.mark.parametrize("kind", ["classes", "number"])
@@ -228,13 +228,13 @@ def test_what_a_model_gives_away_is_on_record(kind: str, monkeypatch: pytest.Mon
         partition.train, partition.train_labels, method="c-gdp-data-noise", data_noise_scale=0.1, rng=rng
     )
     columns = [Column("a", "category", categories=("a", "b", "c")), *(Column(name, "number", 0, 1) for name in "bc")]
-    found = measure_point_release(
+    release = measure_point_release(
         simulation,
         Deployment(partition, AuditSettings(evaluation=EvaluationSpec(columns=tuple(columns)))),
         learner="linear",
     )
-    assert found is not None
-    check_record(RECORD, f"release, {kind}", [found.as_dict(), re.findall(r"\d[\d.]*", str(found))])
+    assert release is not None
+    check_record(RECORD, f"release, {kind}", [release.as_dict(), re.findall(r"\d[\d.]*", str(release))])
 
 
 def test_an_audit_finds_columns_of_rows_that_a_model_memorises(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,16 +254,16 @@ def test_an_audit_finds_columns_of_rows_that_a_model_memorises(monkeypatch: pyte
     partition = Partition.from_parts(rows, [rng.integers(0, 2, 160) for _ in rows], rng=rng)
     simulation = simulate(partition.train, partition.train_labels, method="c-gdp", rng=rng)
     columns = [Column(name, "category", categories=("a", "b", "c", "d")) for name in "vwxyz"]
-    found = measure_point_release(
+    release = measure_point_release(
         simulation,
         Deployment(partition, AuditSettings(evaluation=EvaluationSpec(columns=tuple(columns)))),
         learner="linear",
     )
-    assert found is not None
-    assert found.inversion is not None
-    assert found.inversion.interval.low > found.inversion.control  # type: ignore[operator]
-    assert found.inversion.control == pytest.approx(found.inversion.chance, abs=0.1)
-    assert found.figures["membership_auc"].interval.low > 0.7
+    assert release is not None
+    assert release.inversion is not None
+    assert release.inversion.interval.low > release.inversion.control  # type: ignore[operator]
+    assert release.inversion.control == pytest.approx(release.inversion.chance, abs=0.1)
+    assert release.figures["membership_auc"].interval.low > 0.7
     assert measure_point_release(simulation, Deployment(partition), learner="linear").inversion is None  # type: ignore[union-attr]
 
 

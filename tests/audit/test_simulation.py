@@ -76,9 +76,9 @@ def test_a_simulation_repeats_with_its_generator_and_not_with_another(method: st
     first, again, other = (simulated(method, rng=np.random.default_rng(seed)) for seed in (1, 1, 2))
     assert np.array_equal(first.collaboration_matrix, again.collaboration_matrix)
     assert not np.allclose(first.collaboration_matrix, other.collaboration_matrix)
-    one, two = (s.view(n_known_rows=4, n_repeated_uploads=2) for s in (first, again))
-    assert np.array_equal(one.known_rows, two.known_rows)
-    for upload, same in zip(one.repeated_uploads, two.repeated_uploads, strict=True):
+    first_view, two = (s.view(n_known_rows=4, n_repeated_uploads=2) for s in (first, again))
+    assert np.array_equal(first_view.known_rows, two.known_rows)
+    for upload, same in zip(first_view.repeated_uploads, two.repeated_uploads, strict=True):
         assert np.array_equal(upload.representation, same.representation)
 
 
@@ -94,9 +94,10 @@ def test_all_features_go_as_they_are_and_fewer_through_a_gaussian_projection() -
     assert all(np.array_equal(rows, part) for rows, part in zip(whole.private_data, ROWS, strict=True))
     for rows, part in zip(fewer.private_data, ROWS, strict=True):
         assert np.allclose(rows, part @ fewer.projection.matrix)
-    own = gaussian_projection(4, 2, rng=np.random.default_rng(4))
+    projection = gaussian_projection(4, 2, rng=np.random.default_rng(4))
     assert np.array_equal(
-        simulated(n_components=2, settings=SimulationSettings(projection=own)).projection.matrix, own.matrix
+        simulated(n_components=2, settings=SimulationSettings(projection=projection)).projection.matrix,
+        projection.matrix,
     )
 
 
@@ -120,10 +121,10 @@ def test_a_method_given_a_noise_it_lacks_becomes_one_that_has_it(
     assert simulation.method is METHODS[becomes]
     view = simulation.view()
     assert (view.anchor_noise_scale, view.data_noise_scale) == (v, sigma)
-    own, upload = simulation.secrets[1], simulation.uploads[1]
-    assert np.allclose(upload.representation, own.apply(ROWS[1])) == (sigma == 0)
+    secret, upload = simulation.secrets[1], simulation.uploads[1]
+    assert np.allclose(upload.representation, secret.apply(ROWS[1])) == (sigma == 0)
     if simulation.anchor is not None:
-        assert np.allclose(upload.anchor_representation, own.apply(simulation.anchor)) == (v == 0)
+        assert np.allclose(upload.anchor_representation, secret.apply(simulation.anchor)) == (v == 0)
 
 
 @pytest.mark.parametrize(("method", "v", "sigma"), [("i-gdp", 0.1, 0.0), ("i-gdp", 0.0, 0.1), ("c-gdp", 0.1, 0.0)])
@@ -228,8 +229,8 @@ def test_a_repeated_upload_has_the_same_rows_under_a_fresh_map_and_fresh_noise(m
         same_distances = np.allclose(distances(upload.representation), distances(other.representation))
         assert same_distances == (not kind.data_noise)
         if kind.uses_anchor:
-            one, two = distances(upload.anchor_representation), distances(other.anchor_representation)
-            assert np.allclose(one, two) == (not kind.anchor_noise)
+            distances_of_anchor, two = distances(upload.anchor_representation), distances(other.anchor_representation)
+            assert np.allclose(distances_of_anchor, two) == (not kind.anchor_noise)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -316,9 +317,9 @@ def test_a_method_without_its_data_noise_is_its_noiseless_corner(corner: str, me
 def test_both_noises_without_anchor_noise_are_private_data_noise_but_for_the_alignment() -> None:
     """The same uploads; Procrustes puts the common space elsewhere than the reference does, by one rigid map."""
     expected, got = (run_with(name, sigma=0.3) for name in ("aa-i-gdp-data-noise", "aa-i-gdp-both-noise"))
-    for one, other in zip(expected.uploads, got.uploads, strict=True):
-        assert np.array_equal(one.representation, other.representation)
-        assert np.array_equal(one.anchor_representation, other.anchor_representation)
+    for upload, other in zip(expected.uploads, got.uploads, strict=True):
+        assert np.array_equal(upload.representation, other.representation)
+        assert np.array_equal(upload.anchor_representation, other.anchor_representation)
     gauge = expected.alignment.maps[0].inverse().compose(got.alignment.maps[0])
     assert np.allclose(gauge.apply(expected.collaboration_matrix), got.collaboration_matrix, atol=1e-10)
 

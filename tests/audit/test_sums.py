@@ -82,28 +82,31 @@ def result() -> AuditResult:
 
 
 def test_figures_of_sums_are_as_on_record(result: AuditResult) -> None:
-    check_record(RECORD, "sums", [one.as_dict() for one in result.totals])
+    check_record(RECORD, "sums", [total.as_dict() for total in result.totals])
     check_record(RECORD, "sums, table", [result.list_points(result.totals), result.list_points(result.row_points)])
 
 
 def test_every_epsilon_has_its_attacks_its_bound_and_its_score(result: AuditResult) -> None:
-    assert [one.point.epsilon for one in result.totals] == list(EPSILONS)
+    assert [total.point.epsilon for total in result.totals] == list(EPSILONS)
     assert (result.description.n_sum_features, result.description.n_rows) == (7, 96)
-    for one in result.totals:
-        assert [outcome.attack for outcome in one.outcomes] == NAMES
-        assert [outcome.attack for outcome in one.beyond] == NAMES
-        assert all(outcome.figures or outcome.reason for outcome in one.outcomes)
-        assert one.deployed.value > one.alone.value - 0.05
-        assert (one.point.quorum, one.point.n_colluders) == (8, 1)
-        _, auc = one.worst()
+    for point in result.totals:
+        assert [outcome.attack for outcome in point.outcomes] == NAMES
+        assert [outcome.attack for outcome in point.beyond] == NAMES
+        assert all(outcome.figures or outcome.reason for outcome in point.outcomes)
+        assert point.deployed.value > point.alone.value - 0.05
+        assert (point.point.quorum, point.point.n_colluders) == (8, 1)
+        _, auc = point.worst()
         assert auc.control is not None
         assert auc.chance == 0.5
-        assert (one.epsilon is None) == (one.point.epsilon is None)
-        assert one.epsilon is None or one.epsilon.holds
+        assert (point.epsilon is None) == (point.point.epsilon is None)
+        assert point.epsilon is None or point.epsilon.holds
         for measure, rate in FALSE_POSITIVE_RATES.items():
-            told = one.worst(measure)[1]
-            assert rate <= told.chance < 2 * rate  # above all of some 600
-            assert one.epsilon is None or told.interval.low <= math.exp(one.epsilon.claimed) * rate + one.point.delta
+            worst = point.worst(measure)[1]
+            assert rate <= worst.chance < 2 * rate  # above all of some 600
+            assert (
+                point.epsilon is None
+                or worst.interval.low <= math.exp(point.epsilon.claimed) * rate + point.point.delta
+            )
     bare, weak, strong = result.totals
     assert not bare.usable  # 49 numbers of 96 rows
     assert bare.worst()[1].value > strong.worst()[1].value
@@ -147,16 +150,16 @@ def test_many_features_without_noise_are_refused_and_a_fault_is_seen(monkeypatch
         assert point.is_usable_with(SimpleNamespace(features=features, layout=SimpleNamespace(size=size))) == usable
     draw = SumNoise.draw_many
     monkeypatch.setattr(SumNoise, "draw_many", lambda *given: draw(*given) // 2)
-    found = few.audit(SumPoint(2.0))
-    assert found.usable
-    assert not found.epsilon.holds
+    result = few.audit(SumPoint(2.0))
+    assert result.usable
+    assert not result.epsilon.holds
 
 
 def test_a_number_is_learnt_and_attacked_as_well() -> None:
-    found = Auditor.of(study(number=True), None, settings()).audit(SumPoint(None))
-    assert found.deployed.metric == "R²"
-    assert found.deployed.value > 0.3
-    assert found.worst()[1].value > 0.52
+    moments_of_classes = Auditor.of(study(number=True), None, settings()).audit(SumPoint(None))
+    assert moments_of_classes.deployed.metric == "R²"
+    assert moments_of_classes.deployed.value > 0.3
+    assert moments_of_classes.worst()[1].value > 0.52
     unlabelled = Partition.from_parts([np.eye(6)] * 3, rng=np.random.default_rng(0))
     with raising(InputError, "labels"):
         Auditor.of(unlabelled, None, settings()).audit(SumPoint(None))
@@ -167,23 +170,23 @@ def test_a_number_is_learnt_and_attacked_as_well() -> None:
 def test_the_colluders_own_test_rows_are_nobodys() -> None:
     """Which test rows the colluder has says nothing: it knows that they are not behind the sums."""
     rows = study()
-    found = []
-    for own in (rows.test[0], rows.test[0] + 5.0):
-        auditor = Auditor.of(replace(rows, test=(own, *rows.test[1:])), None, settings())
+    collected = []
+    for colluder_rows in (rows.test[0], rows.test[0] + 5.0):
+        auditor = Auditor.of(replace(rows, test=(colluder_rows, *rows.test[1:])), None, settings())
         simulation = SumPoint(None).simulate(auditor.deployment)
-        found.append(attack_total(simulation, auditor.partition, auditor.settings, (0,)))
-    assert found[0] == found[1]
+        collected.append(attack_total(simulation, auditor.partition, auditor.settings, (0,)))
+    assert collected[0] == collected[1]
 
 
 def test_the_one_honest_is_the_target_and_of_many_candidates_some_are_others() -> None:
     auditor = Auditor.of(study(), None, settings(targets=(2,)))
-    found = auditor.audit(SumPoint(None))
+    result = auditor.audit(SumPoint(None))
     simulation = SumPoint(None).simulate(auditor.deployment)
     others = (0, 1, 3, 4, 5, 6, 7)
-    assert found.beyond == attack_total(simulation, auditor.partition, auditor.settings, others)
+    assert result.beyond == attack_total(simulation, auditor.partition, auditor.settings, others)
     outcomes = attack_total(simulation, auditor.partition, auditor.settings, (0,), most_candidates=60, least_others=20)
     figures = [outcome.figures for outcome in outcomes if outcome.figures]
-    assert [one["membership_auc"].n for one in figures] == [40, 40]
+    assert [figure["membership_auc"].n for figure in figures] == [40, 40]
     assert figures[0]["membership_at_0.1_percent"].chance == 1 / 20
 
 
@@ -198,8 +201,8 @@ def test_images_have_the_features_of_pictures() -> None:
     rows, labels = zip(*parts, strict=True)
     auditor = Auditor.of(rows, labels, settings(evaluation=EvaluationSpec(image_shape=(8, 8))))
     assert auditor.deployment.features == PictureFeatures(8, 8)
-    found = auditor.audit(SumPoint(None))
-    assert (found.usable, found.beyond) == (False, ())  # of two, one is honest in any case
+    result = auditor.audit(SumPoint(None))
+    assert (result.usable, result.beyond) == (False, ())  # of two, one is honest in any case
     for shape in (None, (2, 32)):  # no images, and smaller ones than filters take
         wide = settings(evaluation=EvaluationSpec(image_shape=shape))
         assert Deployment(auditor.partition, wide).features == RowFeatures(64)
@@ -207,15 +210,15 @@ def test_images_have_the_features_of_pictures() -> None:
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    told: list[tuple[int, int, str]] = []
+    collected: list[tuple[int, int, str]] = []
     options = {"attacks": ["procrustes", *NAMES], "learner": "linear", "n_canary_runs": 200}
-    options |= {"others": [SumPoint(None), SumPoint(1.0)], "progress": lambda *words: told.append(words)}
-    found = planned(study(8, 40, n_participants=40), limit="epsilon at most 2", **options)
-    assert {one.point.product_share for one in found.audit.totals} == {PRODUCT_SHARE}  # rows do not choose it
-    assert [words[:2] for words in told] == [(k, 4) for k in range(5)]
-    (contrast,) = found.audit.row_points
+    options |= {"others": [SumPoint(None), SumPoint(1.0)], "progress": lambda *words: collected.append(words)}
+    plan = planned(study(8, 40, n_participants=40), limit="epsilon at most 2", **options)
+    assert {total.point.product_share for total in plan.audit.totals} == {PRODUCT_SHARE}  # rows do not choose it
+    assert [words[:2] for words in collected] == [(k, 4) for k in range(5)]
+    (contrast,) = plan.audit.row_points
     assert contrast.point.n_anchor_rows == 4 * contrast.point.n_components
-    return found
+    return plan
 
 
 def test_the_quorum_of_an_audit_is_that_of_a_study_of_so_many() -> None:
@@ -234,11 +237,11 @@ def test_a_joint_model_that_predicts_one_class_is_said_to_with_what_guessing_sco
 ) -> None:
     deployment = Deployment(study(4, 8), settings())
     labels = np.concatenate(deployment.partition.test_labels)
-    said = np.zeros_like(labels) if answer == "one class" else labels
+    predicted = np.zeros_like(labels) if answer == "one class" else labels
 
     class Constant:
         def train(self, learner: LearnerLike, *, seed: int) -> JointModel:
-            return JointModel("constant", np.arange(3), lambda new: (said, np.ones((said.size, 3))))
+            return JointModel("constant", np.arange(3), lambda new: (predicted, np.ones((predicted.size, 3))))
 
     alone = Alone(References(None, None, 0), [])
     utility = measure_utility(Constant(), deployment, learner="auto", alone=alone)
@@ -268,7 +271,7 @@ def test_a_limit_of_epsilon_is_answered_by_sums(plan: Plan) -> None:
         assert words in plan.verdict
     assert plan.mechanism == RecommendedSums(2.0, 1e-5, 1, plan.recommended.point.product_share)
     assert plan.mechanism_lines().startswith('[mechanism]\nname = "secure-sum"\nepsilon = 2\n')
-    assert [one.point.epsilon for one in plan.audit.totals] == [None, 1.0, 2.0]
+    assert [total.point.epsilon for total in plan.audit.totals] == [None, 1.0, 2.0]
     assert plan.audit.headline_point is plan.recommended
     assert Plan.from_json(plan.to_json()).recommended == plan.recommended
     page = render_plan(plan, command="mooring plan")
@@ -278,13 +281,13 @@ def test_a_limit_of_epsilon_is_answered_by_sums(plan: Plan) -> None:
 def test_a_limit_of_epsilon_is_met_by_a_guarantee_alone(plan: Plan) -> None:
     limit = LeakageLimit.parse("epsilon at most 2")
     assert (limit, str(limit)) == (LeakageLimit("epsilon", 2.0, False), "epsilon at most 2")
-    met = {one.point.epsilon: one.keeps_to(limit) for one in plan.audit.totals}
+    met = {total.point.epsilon: total.keeps_to(limit) for total in plan.audit.totals}
     assert met == {None: False, 1.0: True, 2.0: True}
     assert not PointResult(POINT, 0.5).keeps_to(limit)
     assert not plan.recommended.keeps_to(LeakageLimit.parse("error at least 0.5"))
-    told = plan.recommended.worst("membership_at_1_percent")[1].interval.high
+    upper_end = plan.recommended.worst("membership_at_1_percent")[1].interval.high
     met = [
-        plan.recommended.keeps_to(LeakageLimit("membership_at_1_percent", told + more, False))
+        plan.recommended.keeps_to(LeakageLimit("membership_at_1_percent", upper_end + more, False))
         for more in (-0.001, 0.001)
     ]
     assert met == [False, True]
@@ -333,8 +336,8 @@ def test_a_plan_recommends_a_mechanism_that_mooring_does_not_know() -> None:
 def test_sums_that_do_not_pay_are_not_recommended(refused: Callable[..., None]) -> None:
     """Three participants with many rows each: at ε = 0.05 noise is all there is."""
     rich = study(60, 30, n_participants=3)
-    found = planned(rich, limit="epsilon at most 0.05", attacks=["procrustes", *NAMES], n_canary_runs=200)
-    assert (found.recommended, found.mechanism, found.mechanism_lines(), found.answer) == (None, None, None, None)
+    plan = planned(rich, limit="epsilon at most 0.05", attacks=["procrustes", *NAMES], n_canary_runs=200)
+    assert (plan.recommended, plan.mechanism, plan.mechanism_lines(), plan.answer) == (None, None, None, None)
     refused(lambda: planned(rich, limit="epsilon at most 0"), "limit", "above zero", "epsilon at most 0")
 
 
@@ -343,13 +346,13 @@ def test_a_person_who_comes_twice_is_counted_once() -> None:
 
     def simulated(times: int, rows_of_person: list[np.ndarray] | None) -> np.ndarray:
         given = [[np.concatenate([part] * times)] * 2 for part in (rows, labels)]
-        found = simulate_sums(
+        simulation = simulate_sums(
             *given,
             privacy=None,
             rng=np.random.default_rng(1),
             rows_of_person=rows_of_person,
         )
-        return found.sums.products
+        return simulation.sums.products
 
     assert simulated(2, [np.full(80, 2)] * 2) == pytest.approx(simulated(1, None), rel=1e-3, abs=0.05)
 
@@ -413,10 +416,10 @@ def test_pictures_by_class_are_simulated_attacked_and_planned_as_a_study_has_the
     ]
     assert [outcome.attack for outcome in noisy] == NAMES
     assert worst[0] < 0.8 < 0.95 < worst[1]  # with three quarters as many numbers as rows, sums without noise tell
-    found = Auditor.of(parts, None, options).audit(SumPoint(8.0))
-    assert found.epsilon is not None
-    assert found.epsilon.holds
-    assert found.learner == "quadratic"
+    moments_of_classes = Auditor.of(parts, None, options).audit(SumPoint(8.0))
+    assert moments_of_classes.epsilon is not None
+    assert moments_of_classes.epsilon.holds
+    assert moments_of_classes.learner == "quadratic"
     plan = plan_study(parts, limit="epsilon at most 8", settings=options)
     assert isinstance(plan.mechanism, RecommendedSums)
     assert "expected_rows = 400" in str(plan.mechanism_lines())

@@ -39,14 +39,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_analysts_way(place: Path) -> None:
-    found = record_of("align", "--bundles", "inbox", "--no-certify")
-    assert [entry["name"] for entry in found["intake"]["accepted"]] == ["a", "b", "c"]
-    assert found["intake"]["missing"] == ["d"]
-    assert found["alignment"]["certificate"] is None
-    assert found["alignment"]["converged"] is True
-    found = record_of("train", "--learner", "linear")
-    assert found["score"]["metric"] == "AUC"
-    assert found["score"]["value"] > 0.8
+    record = record_of("align", "--bundles", "inbox", "--no-certify")
+    assert [entry["name"] for entry in record["intake"]["accepted"]] == ["a", "b", "c"]
+    assert record["intake"]["missing"] == ["d"]
+    assert record["alignment"]["certificate"] is None
+    assert record["alignment"]["converged"] is True
+    record = record_of("train", "--learner", "linear")
+    assert record["score"]["metric"] == "AUC"
+    assert record["score"]["value"] > 0.8
     assert record_of("export", "--output", "m.parquet") == {"output": "m.parquet"}
     assert pq.read_table("m.parquet").num_rows == 120
     assert record_of("deliver", "--output", "r", "--vault", "analyst")["delivered"] == ["a", "b", "c"]
@@ -58,13 +58,13 @@ def test_the_analysts_way(place: Path) -> None:
     run("export", "--output", "m.onnx", code=2, what="output")
     record_of("export", "--output", "m.onnx", "--result", "r/b", "--force")
     rows = np.column_stack([pq.read_table("m.parquet")[f"z{k + 1}"].to_numpy() for k in range(H)])
-    found = onnxruntime.InferenceSession("m.onnx").run(["predictions"], {"rows": rows})[0]
+    record = onnxruntime.InferenceSession("m.onnx").run(["predictions"], {"rows": rows})[0]
     classes = np.array(Study.read(Path("study.toml")).label.classes)
-    assert np.mean(np.array(pq.read_table("m.parquet")["label"].to_pylist()) == classes[found]) > 0.8
+    assert np.mean(np.array(pq.read_table("m.parquet")["label"].to_pylist()) == classes[record]) > 0.8
     before = (place / "r" / "b" / "map.safetensors").read_bytes()
     (place / "late" / "d.bundle").rename(place / "inbox" / "d.bundle")
-    found = record_of("align", "--bundles", "inbox", "--late")["alignment"]
-    assert [entry["name"] for entry in found["participants"]] == ["a", "b", "c", "d"]
+    record = record_of("align", "--bundles", "inbox", "--late")["alignment"]
+    assert [entry["name"] for entry in record["participants"]] == ["a", "b", "c", "d"]
     assert record_of("deliver", "--output", "r", "--vault", "analyst")["delivered"] == ["a", "b", "c", "d"]
     assert (place / "r" / "b" / "map.safetensors").read_bytes() == before
     run("align", "--bundles", "inbox", code=4, what="another alignment")
@@ -76,9 +76,9 @@ def test_the_analysts_way(place: Path) -> None:
 
 def test_in_words_it_says_who_is_missing_and_what_was_set_aside(place: Path) -> None:
     (place / "inbox" / "broken[bold].bundle").write_bytes(b"nonsense")
-    said = flat(run("align", "--bundles", "inbox", code=3).output)
+    output = flat(run("align", "--bundles", "inbox", code=3).output)
     for words in ("broken[bold].bundle", "missing: d"):
-        assert words in said
+        assert words in output
     run("train", "--learner", "linear")
 
 

@@ -71,7 +71,7 @@ def test_an_audit_prints_the_worst_first_and_names_the_page_to_open(audited: tup
     assert result.joining in printed
     for words in ("lower bound", "local only", "pooled raw", "Open", "report.html", "no guarantee", "Sums, ε = 4"):
         assert words in printed
-    assert [one.point.promise for one in result.totals] == [None, (4.0, 1e-5)]
+    assert [total.point.promise for total in result.totals] == [None, (4.0, 1e-5)]
     assert result.description.n_participants == 5
     assert result.description.n_features == 4
 
@@ -83,7 +83,7 @@ def test_a_plan_prints_its_verdict_and_names_the_page_to_open(planned: tuple[Res
     for words in ("Frontier", "local only", "pooled raw", "Open", "report.html"):
         assert words in printed
     assert str(plan.limit) == "error at least 0.2"
-    promised = [one.point.promise for one in plan.tried.totals]
+    promised = [total.point.promise for total in plan.tried.totals]
     assert promised == [None, (8.0, 1e-5), (2.0, 1e-5), (1.0, 1e-5)]
 
 
@@ -93,11 +93,11 @@ def attacks_named(plain: dict[str, Any]) -> set[str]:
     return {
         min(
             (o["figures"]["centred_error"]["value"], o["attack"])
-            for o in one["outcomes"]
+            for o in point["outcomes"]
             if "centred_error" in o["figures"]
         )[1]
-        for one in points
-        if one["point"]["mechanism"] == "rotation"
+        for point in points
+        if point["point"]["mechanism"] == "rotation"
     }
 
 
@@ -114,10 +114,10 @@ def test_a_limit_of_epsilon_is_planned_drafted_and_audited(csv: Path, tmp_path: 
     assert {name: drafted[name] for name in recommended} == recommended
     words = ["audit", csv, "--study", draft, "--participants", 4, "--epsilon", "none", "--output", tmp_path / "out"]
     printed = flat(run(*words).stdout)
-    for said in ("ε = 3", "odds by 20.1", "no guarantee"):
-        assert said in printed
+    for phrase in ("ε = 3", "odds by 20.1", "no guarantee"):
+        assert phrase in printed
     audited = AuditResult.from_json((tmp_path / "out" / "audit.json").read_bytes())
-    assert [one.point.promise for one in audited.totals] == [(3.0, 1e-5), None]
+    assert [total.point.promise for total in audited.totals] == [(3.0, 1e-5), None]
     assert audited.headline_point is audited.totals[0]
     assert audited.row_points
     (tmp_path / "plan.json").write_text(json.dumps(plain | {"method": {"name": "secure-sum", "epsilon": "much"}}))
@@ -227,7 +227,7 @@ def test_without_examples_no_original_value_is_written(tmp_path: Path) -> None:
     planned = json.loads((tmp_path / "plan--no-examples" / "plan.json").read_text(encoding="utf-8"))
     assert planned["audit"]["description"]["n_features"] == 9
     assert sum(bool(canary.search(text)) for text in texts.pop(("audit", "--examples"))) >= 2
-    for text in (text for found in texts.values() for text in found):
+    for text in (text for texts_of_part in texts.values() for text in texts_of_part):
         body = text.split("</head><body>")[-1]
         assert not canary.search(body)
         for words in ('"original"', "original<", "projection only", "guessed without the upload"):
@@ -363,8 +363,8 @@ def test_an_audit_of_a_study_is_at_its_own_point_and_by_its_limits(csv: Path, st
     assert np.abs(original).max() <= 1  # by the declared range, not by the table's own statistics
     assert set(original[:, 4]) <= {0.0, 1.0}
     assert result["deployed"] is not None
-    own, default = plain["decision"]["reasons"]
-    assert (plain["decision"]["answer"], own["limit"], default["limit"]) == ("do not share", 0.99, 0.5)
+    reason, default = plain["decision"]["reasons"]
+    assert (plain["decision"]["answer"], reason["limit"], default["limit"]) == ("do not share", 0.99, 0.5)
     page = unescape((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
     assert plain["decision"]["sentences"][0] in page
 
@@ -375,12 +375,12 @@ def test_other_methods_stand_beside_the_study_s_own(csv: Path, tmp_path: Path) -
     words = ["audit", csv, "--study", path, "--method", "aa-i-gdp", "--method", "aa-i-gdp-data-noise"]
     words += ["--learner", "linear", "--participants", 3, "--output", tmp_path / "out", "--format", "json"]
     plain = json.loads(run(*words).stdout)
-    assert [one["point"]["method"] for one in plain["points"]] == [
+    assert [entry["point"]["method"] for entry in plain["points"]] == [
         "aa-i-gdp-both-noise",
         "aa-i-gdp",
         "aa-i-gdp-data-noise",
     ]
-    assert [one["data_noise_scale"] for one in plain["points"]] == pytest.approx([0.25, 0.0, 0.25], abs=1e-9)
+    assert [entry["data_noise_scale"] for entry in plain["points"]] == pytest.approx([0.25, 0.0, 0.25], abs=1e-9)
     assert plain["description"]["projection"] == "gaussian"
     assert plain["description"]["n_participants"] == 3
 
@@ -394,8 +394,8 @@ def test_a_plan_for_a_study_ends_in_lines_to_paste(study: Path, tmp_path: Path) 
         "plan", "--study", study, path, "--limit", "mean error at least 0.2", "--participants", 2, "--output", out
     ).stdout
     plain = json.loads((out / "plan.json").read_text(encoding="utf-8"))
-    assert {one["point"]["n_components"] for one in plain["audit"]["points"]} == {5}
-    assert {one["point"]["n_anchor_rows"] for one in plain["audit"]["points"]} == {11}
+    assert {entry["point"]["n_components"] for entry in plain["audit"]["points"]} == {5}
+    assert {entry["point"]["n_anchor_rows"] for entry in plain["audit"]["points"]} == {11}
     best = plain["recommended"]
     assert best["data_noise_scale"] > 0
     assert best["data_noise_scale"] != pytest.approx(best["point"]["data_noise_level"])

@@ -111,11 +111,11 @@ def test_what_nobody_knows_is_left_open_and_the_draft_says_why(place: Path) -> N
     columns = {column["name"]: column for column in read_draft(text).plain["columns"]}
     assert [column.get("range", column.get("categories")) for column in columns.values()] == [[]] * 6
     assert (columns["race"]["missing_words"], columns["source"]["kind"]) == (["0"], "category")
-    for said in (
+    for name in (
         "leukocytes: Leukocytes [#/volume] in Blood; no plausible range",
         "is in mg/dL, and the query chooses another",
     ):
-        assert said in text
+        assert name in text
     assert read_draft(text).n_open == 6
 
 

@@ -35,8 +35,8 @@ def test_without_dask_the_extra_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     words = ["--bundles", tmp_path / "inbox"] if command == "align" else []
-    found = run(command, "--study", study, "--folder", tmp_path / "work", *words, "--engine", "dask", code=2)
-    assert "mooring[dask]" in flat(found.stderr)
+    result = run(command, "--study", study, "--folder", tmp_path / "work", *words, "--engine", "dask", code=2)
+    assert "mooring[dask]" in flat(result.stderr)
     assert not (tmp_path / "work").exists()
 
 
@@ -113,9 +113,9 @@ def test_parts_become_one_file_in_order(tmp_path: Path) -> None:
     write_part(tmp_path, "a-000001", 0, range(0, 2))
     record(tmp_path, **{"a-000001": 4, "b": 3})
     assert {name: len(paths) for name, paths in list_parts(tmp_path).items()} == {"a-000001": 2, "b": 1}
-    found = pq.read_table(export(tmp_path, tmp_path / "all.parquet"))
-    assert found["participant"].to_pylist() == ["a-000001"] * 4 + ["b"] * 3
-    assert found["z1"].to_pylist() == [0, 1, 2, 3, 0, 1, 2]
+    table = pq.read_table(export(tmp_path, tmp_path / "all.parquet"))
+    assert table["participant"].to_pylist() == ["a-000001"] * 4 + ["b"] * 3
+    assert table["z1"].to_pylist() == [0, 1, 2, 3, 0, 1, 2]
 
 
 def test_parts_that_are_not_whole_are_not_exported(tmp_path: Path) -> None:

@@ -49,11 +49,11 @@ def environment() -> Iterator[dict[str, str]]:
 
 
 def run(script: str, *words: str, environment: dict[str, str], code: int = 0) -> str:
-    found = subprocess.run(
+    result = subprocess.run(
         ["bash", str(EXAMPLES / script), *words], env=environment, capture_output=True, text=True, check=False
     )
-    assert found.returncode == code, found.stdout + found.stderr
-    return found.stdout + found.stderr
+    assert result.returncode == code, result.stdout + result.stderr
+    return result.stdout + result.stderr
 
 
 def test_ones_own_csv_with_the_table_that_scikit_learn_has(environment: dict[str, str], tmp_path: Path) -> None:
@@ -76,8 +76,8 @@ def test_ones_own_csv_stops_where_the_study_is_open(environment: dict[str, str],
     table.write_text("age,sex,ill\n40,female,no\n")
     work = tmp_path / "rehearsal"
     words = [str(table), "--label", "ill", "--classes", "no,yes", "--range", "age=0:120"]
-    said = run("own-csv/run.sh", *words, environment=environment | {"WORK": str(work)}, code=2)
-    assert "study.toml.draft" in said
+    result = run("own-csv/run.sh", *words, environment=environment | {"WORK": str(work)}, code=2)
+    assert "study.toml.draft" in result
     assert "TODO" in (tmp_path / "study.toml.draft").read_text()
     assert not work.exists()
 

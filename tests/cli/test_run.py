@@ -19,8 +19,8 @@ def run(town: Town, name: str, *words: Any, code: int | None = 0) -> dict[str, A
     """What `mooring run --once` prints for programs."""
     usual = ["--analyst", "--name", ANALYST] if name == ANALYST else ["--table", "patients.csv", "--name", name]
     place = ["--place", town.place.address, "--once", "--format", "json"]
-    found = commands.run("run", *place, *usual, *words, place=town.root / name, code=code, **UNSET)
-    return dict(json.loads(found.stdout))
+    result = commands.run("run", *place, *usual, *words, place=town.root / name, code=code, **UNSET)
+    return dict(json.loads(result.stdout))
 
 
 @pytest.fixture

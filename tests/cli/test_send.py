@@ -31,9 +31,9 @@ SIGNED = "X-Amz-Credential=AKIAHIDDEN&X-Amz-Signature=5ec2e7"
 
 def run(*words: Any, code: int = 0, what: str = "") -> str:
     """Run a command; whatever it prints, no secret of an address is in it."""
-    found = commands.run(*words, code=code, what=what)
-    assert "5ec2e7" not in found.output
-    return flat(found.stdout + found.stderr)
+    result = commands.run(*words, code=code, what=what)
+    assert "5ec2e7" not in result.output
+    return flat(result.stdout + result.stderr)
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +83,9 @@ def share(name: str, *words: str, code: int = 0, what: str = "") -> str:
 @pytest.fixture
 def nobody() -> str:
     """An address on this machine where nobody listens."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{found.getsockname()[1]}/ward/north.bundle?{SIGNED}"
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{listener.getsockname()[1]}/ward/north.bundle?{SIGNED}"
 
 
 def test_the_whole_way_through_urls(place: Path) -> None:
@@ -110,8 +110,8 @@ def test_a_file_goes_to_a_folder_and_for_programs(place: Path) -> None:
     share("north")
     Path("inbox").mkdir()
     Path("north.address").write_text(f"{place / 'inbox'}\n")
-    found = run("send", "north.bundle", "--to", "@north.address", "--format", "json")
-    record = json.loads(found)
+    result = run("send", "north.bundle", "--to", "@north.address", "--format", "json")
+    record = json.loads(result)
     assert record["to"] == str(place / "inbox" / "north.bundle")
     assert (record["kind"], record["tries"], record["confirmed"]) == ("bundle", 1, True)
     assert Path("inbox/north.bundle").read_bytes() == Path("north.bundle").read_bytes()
@@ -133,8 +133,8 @@ def test_what_must_not_leave_does_not(place: Path, nobody: str) -> None:
 
 def test_a_share_that_cannot_be_sent_is_not_lost(place: Path, nobody: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["mooring", "share", "north.csv", "--to", nobody])
-    said = share("north", "--to", nobody, code=5, what="the upload")
-    assert "mooring send north.bundle --to …" in said
+    output = share("north", "--to", nobody, code=5, what="the upload")
+    assert "mooring send north.bundle --to …" in output
     assert Path("north.bundle").is_file()
     (record,) = Path("north/studies").glob("*/share.json")
     assert "/ward/north.bundle?…" in json.loads(record.read_text())["command"]
@@ -163,9 +163,9 @@ def test_a_bundle_that_is_replaced_before_it_is_sent_stays(place: Path, monkeypa
     really = Participant.share
 
     def swapped(self: Participant, *rest: Any, **more: Any) -> Any:
-        found = really(self, *rest, **more)
+        shared = really(self, *rest, **more)
         shutil.copy("south.bundle", "north.bundle")
-        return found
+        return shared
 
     monkeypatch.setattr(Participant, "share", swapped)
     share("north", "--to", "memory://inbox/", code=5, what="the file")

@@ -38,10 +38,10 @@ def test_from_header_to_roster_and_fingerprint(data: Path, tmp_path: Path) -> No
     drafted = run("init", data, "--output", study, "--name", "heart", *FILLED)
     cards = [card(tmp_path, "north"), card(tmp_path, "south"), card(tmp_path, "analyst", "analyst")]
     enrolled = run("enrol", *cards, "--study", study, "--format", "json")
-    found = json.loads(enrolled.stdout)
+    record = json.loads(enrolled.stdout)
     agreed = Study.read(study)
     expected = {"participants": ["north", "south"], "analyst": "analyst", "fingerprint": agreed.fingerprint}
-    assert expected.items() <= found.items()
+    assert expected.items() <= record.items()
     shown = flat(run("show", "--study", study).output)
     for words in ("heart", "0 to 120", "female, male", "no, yes", "north, south", agreed.fingerprint):
         assert words in shown
@@ -56,9 +56,9 @@ def test_ids_dates_and_text_are_recognised_by_name_or_rows_and_declared_columns_
         "init", header, "-o", study, "--range", "age=0:120", "--range", "birth_weight=0:9", "--category",
         "email=no,yes",
     ]  # fmt: skip
-    told = json.loads(run(*words, "--format", "json").stdout)
-    assert list(told["recognised"]) == ["PatientID", "date_of_birth", "admission_date", "notes", "visit_no"]
-    assert told["open_entries"] == 2
+    record = json.loads(run(*words, "--format", "json").stdout)
+    assert list(record["recognised"]) == ["PatientID", "date_of_birth", "admission_date", "notes", "visit_no"]
+    assert record["open_entries"] == 2
     days = ["--date", "admission_date=2000-01-01:2026-12-31", "--birth", "date_of_birth=2026-01-01", "--id", "age"]
     run(
         *words[:-6], "--all-ranges", "0:9", *days, "--missing-word", "birth_weight=0", "--missing-word", "-9", "--force"
@@ -69,8 +69,8 @@ def test_ids_dates_and_text_are_recognised_by_name_or_rows_and_declared_columns_
         ("date_of_birth", "age", ()), ("admission_date", "date", ()), ("birth_weight", "number", ("0",)),
     ]  # fmt: skip
     shown = flat(run("show", "--study", study).output)
-    for said in ("2000-01-01 to 2026-12-31", "age at 2026-01-01 is 0 to 120", "missing or 0: refuse", "PatientID, age"):
-        assert said in shown
+    for name in ("2000-01-01 to 2026-12-31", "age at 2026-01-01 is 0 to 120", "missing or 0: refuse", "PatientID, age"):
+        assert name in shown
     lines = [f"{k},2024-01-{10 + k},{k}.1.1960,A{k:03},{'AB'[k % 2]},says {k * 'o'},{40 + k}" for k in range(19)]
     header.write_text("\n".join(["person,seen,born,erst,ward,said,age", *lines, ",,,,,,n/a"]))
     recognised = commands.record_of("study", "init", header, "-o", study, "--force")["recognised"]
@@ -100,9 +100,9 @@ def test_a_roster_without_analyst_or_with_one_participant_is_not_complete_yet(
 
 def test_an_open_draft_says_what_to_do_and_is_no_study_yet(data: Path, tmp_path: Path) -> None:
     study = tmp_path / "study.toml"
-    told = commands.record_of("study", "init", data, "-o", study, "--label", "ill")
-    assert (told["open_entries"], told["fingerprint"]) == (3, None)
-    assert (told["mechanism"]["projection"], told["mechanism"]["data_noise_scale"]) == ("none", 0.5)
+    record = commands.record_of("study", "init", data, "-o", study, "--label", "ill")
+    assert (record["open_entries"], record["fingerprint"]) == (3, None)
+    assert (record["mechanism"]["projection"], record["mechanism"]["data_noise_scale"]) == ("none", 0.5)
     run("show", "--study", study, code=BAD_INPUT, what="columns")
 
 
@@ -185,14 +185,14 @@ def test_a_draft_and_a_table_are_enough_to_see_whether_it_fits(data: Path, tmp_p
     run("init", data, "-o", study, *FILLED)
     check = ["check", data, "--study", study, "--fit-only", "--format", "json"]
     error = json.loads(commands.run(*check, code=BAD_INPUT, what="the table").stdout)
-    found = error["error"]["fit"]
-    assert (error["exit_code"], error["error"]["kind"], found["fits"]) == (BAD_INPUT, "InputError", False)
-    assert [(one["column"], one["kind"]) for one in found["problems"]] == [
+    fit = error["error"]["fit"]
+    assert (error["exit_code"], error["error"]["kind"], fit["fits"]) == (BAD_INPUT, "InputError", False)
+    assert [(problem["column"], problem["kind"]) for problem in fit["problems"]] == [
         ("age", "far-outside"), ("sex", "code"), ("ill", "code"),
     ]  # fmt: skip
-    told = flat(commands.run(*check[:-2], code=BAD_INPUT).output)
-    assert "1 cell, row 1" in told
-    assert CANARY not in told + json.dumps(found)
+    output = flat(commands.run(*check[:-2], code=BAD_INPUT).output)
+    assert "1 cell, row 1" in output
+    assert CANARY not in output + json.dumps(fit)
     other.write_text("age,sex,ill\n50,male,no\n50,male,yes\n")
     fits = json.loads(commands.run("check", other, *check[2:], code=IN_PART).stdout)
     assert (fits["fits"], fits["n_rows"], fits["class_counts"]) == (True, 2, {"no": 1, "yes": 1})

@@ -121,7 +121,7 @@ def write_tables(place: Path, kind: str) -> None:
         rng = np.random.default_rng([7, k])
         for file, count in (("patients.csv", N_ROWS), ("new-patients.csv", N_NEW)):
             ids = [[make_id(name, row)] if kind == "number" else [] for row in range(count)]
-            lines = [",".join(header), *(",".join([*own, *record(rng, kind)]) for own in ids)]
+            lines = [",".join(header), *(",".join([*id_, *record(rng, kind)]) for id_ in ids)]
             (place / name / file).write_text("\n".join(lines) + "\n")
 
 
@@ -187,15 +187,15 @@ def test_predictions_come_out_for_classes(classes: Walk) -> None:
         lines = (classes.place / name / "predictions.csv").read_text().splitlines()
         assert lines[0] == "prediction,probability_no,probability_yes"
         assert len(lines) == 1 + N_NEW
-        said = [line.split(",") for line in lines[1:]]
-        likely, unlikely = ([float(yes) for word, _, yes in said if word == wanted] for wanted in ("yes", "no"))
+        firsts = [line.split(",") for line in lines[1:]]
+        likely, unlikely = ([float(yes) for word, _, yes in firsts if word == wanted] for wanted in ("yes", "no"))
         assert min(likely, default=1.0) >= max(unlikely, default=0.0), "a class is predicted from one probability on"
-        assert all(abs(float(no) + float(yes) - 1) < 1e-5 for _, no, yes in said)
+        assert all(abs(float(no) + float(yes) - 1) < 1e-5 for _, no, yes in firsts)
         assert (classes.place / name / "report.html").is_file()
         truth = [
             line.split(",")[-1] for line in (classes.place / name / "new-patients.csv").read_text().splitlines()[1:]
         ]
-        hits += sum(word == true for (word, *_), true in zip(said, truth, strict=True))
+        hits += sum(word == true for (word, *_), true in zip(firsts, truth, strict=True))
     assert hits > 0.8 * len(NAMES) * N_NEW, "the joint model has learned something"
     assert (classes.place / "analyst" / "report.html").is_file()
     assert pq.read_table(classes.place / "analyst" / "collaboration.parquet").num_rows == 4 * N_ROWS
@@ -251,8 +251,8 @@ def test_a_study_without_a_label_ends_in_an_export(unlabelled: Walk) -> None:
         *(f"z{k}" for k in range(1, unlabelled.study.mechanism.n_components + 1)),
     ]
     assert table.num_rows == 4 * N_ROWS
-    found = sorted(path.name for path in (unlabelled.place / "south" / "result").iterdir())
-    assert found == ["map.safetensors", "map.safetensors.sealed"]
+    names = sorted(path.name for path in (unlabelled.place / "south" / "result").iterdir())
+    assert names == ["map.safetensors", "map.safetensors.sealed"]
     assert "label" in unlabelled.run("analyst", "train", "--study", STUDY, code=2).stderr
 
 
@@ -352,10 +352,10 @@ def test_for_programs_every_command_prints_json_and_nothing_else(again: Walk) ->
         ("south", ["predict", "new-patients.csv", *at_south, "--result", "../analyst/results/south", "--force"]),
         ("analyst", ["report", "analysis", "--study", STUDY, "--force"]),
     ):
-        found = again.run(role, *words, "--format", "json", code=None if words[0] == "check" else 0)
-        assert isinstance(json.loads(found.stdout), dict), words
+        result = again.run(role, *words, "--format", "json", code=None if words[0] == "check" else 0)
+        assert isinstance(json.loads(result.stdout), dict), words
         if words[0] in ("check", "share", "predict"):
-            assert "class_counts" in found.stdout or "score" in found.stdout
+            assert "class_counts" in result.stdout or "score" in result.stdout
 
 
 BAD_TABLES: dict[str, tuple[Callable[[list[str]], list[str]], tuple[str, ...]]] = {
@@ -383,11 +383,11 @@ def test_a_table_that_does_not_fit_is_refused_by_row_and_column(
     (tmp_path / "bad.csv").write_text("".join(f"{line}\n" for line in lines))
     output = tmp_path / "none.bundle"
     labels = ["--labels", "--output", str(output)] if command == "share" else []
-    found = classes.run("east", *classes.data(command, str(tmp_path / "bad.csv")), *labels, code=2)
+    result = classes.run("east", *classes.data(command, str(tmp_path / "bad.csv")), *labels, code=2)
     for words in named:
-        assert words in (found.stderr if command == "share" else found.output)
-    assert "77123" not in found.output
-    assert command == "check" or found.stdout == ""
+        assert words in (result.stderr if command == "share" else result.output)
+    assert "77123" not in result.output
+    assert command == "check" or result.stdout == ""
     assert not output.exists()
 
 
@@ -417,10 +417,12 @@ def test_a_sealed_result_opens_at_its_participant_alone(classes: Walk, tmp_path:
 def test_predictions_are_written_as_parquet_and_over_no_file_unasked(classes: Walk, tmp_path: Path) -> None:
     output = tmp_path / "found.parquet"
     words = ["predict", "new-patients.csv", "--study", STUDY, "--result", "result", "--output", str(output)]
-    said = json.loads(classes.run("north", *words, "--importance", "--threshold", "0.4", "--format", "json").stdout)
-    assert said["evaluation"]["threshold"] == 0.4
-    assert said["evaluation"]["joint"]["auc"]["value"] > 0.8
-    assert {one["name"] for one in said["importance"][1]} == {column.name for column in classes.study.columns}
+    record = json.loads(classes.run("north", *words, "--importance", "--threshold", "0.4", "--format", "json").stdout)
+    assert record["evaluation"]["threshold"] == 0.4
+    assert record["evaluation"]["joint"]["auc"]["value"] > 0.8
+    assert {column_importance["name"] for column_importance in record["importance"][1]} == {
+        column.name for column in classes.study.columns
+    }
     table, before = pq.read_table(output), output.read_bytes()
     assert table.column_names == ["prediction", "probability_no", "probability_yes"]
     assert table.num_rows == N_NEW
@@ -484,7 +486,7 @@ def test_every_command_has_an_example(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "phrase"),
     [
         (["check", "t.csv", "--nonsense"], "--nonsense"),
         (["check"], "data"),
@@ -495,12 +497,12 @@ def test_every_command_has_an_example(words: list[str]) -> None:
     ],
     ids=("option", "argument", "value", "option of a subcommand", "command", "option before a command"),
 )
-def test_errors_in_a_command_line_are_json_where_that_is_asked_for(words: list[str], told: str) -> None:
+def test_errors_in_a_command_line_are_json_where_that_is_asked_for(words: list[str], phrase: str) -> None:
     for form in (["--format", "json"], ["--format=json"]):
-        found = commands.run(*words, *form, code=execution.BAD_INPUT)
-        error = json.loads(found.stdout)
+        result = commands.run(*words, *form, code=execution.BAD_INPUT)
+        error = json.loads(result.stdout)
         assert (error["exit_code"], error["error"]["kind"]) == (execution.BAD_INPUT, "UsageError")
-        assert told in error["error"]["message"].lower()
+        assert phrase in error["error"]["message"].lower()
     assert commands.run(*words, code=execution.BAD_INPUT).stdout == ""
     assert not commands.run(*words, "--", "--format=json", code=None).stdout  # an argument
 
@@ -521,13 +523,13 @@ def test_sharing_in_a_process_loads_no_attacks_exits_with_the_code_and_prints_js
         command, place = [sys.executable, *options, "-m", "mooring", *again_share, *words], again.place / "west"
         return subprocess.run(command, cwd=place, capture_output=True, text=True, check=False, env=calm)
 
-    found = process(options=("-X", "importtime"))
-    assert "mooring.protocol.rotation.participant.upload" in found.stderr
-    assert "mooring.audit" not in found.stderr
-    assert "mooring.attacks" not in found.stderr
-    assert found.returncode == 0, found.stderr
-    assert json.loads(found.stdout)["reissued"] is True
-    assert "Traceback" not in found.stderr
+    completed = process(options=("-X", "importtime"))
+    assert "mooring.protocol.rotation.participant.upload" in completed.stderr
+    assert "mooring.audit" not in completed.stderr
+    assert "mooring.attacks" not in completed.stderr
+    assert completed.returncode == 0, completed.stderr
+    assert json.loads(completed.stdout)["reissued"] is True
+    assert "Traceback" not in completed.stderr
     refused = process("--vault", "../analyst/vault")
     error = json.loads(refused.stdout)
     assert (refused.returncode, error["exit_code"], error["error"]["kind"]) == (4, 4, "RefusedError")

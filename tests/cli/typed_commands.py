@@ -39,7 +39,7 @@ if __name__ == "__main__":
                     place, environment, words = json.loads(line.makefile().readline())
                     os.environ.clear()
                     os.environ.update(environment)
-                    found = importlib.import_module("mooring.demo")._run_command(place, words)
-                    line.sendall(json.dumps(found).encode())
+                    outcome = importlib.import_module("mooring.demo")._run_command(place, words)
+                    line.sendall(json.dumps(outcome).encode())
                     os._exit(0)  # libraries would wait for threads that are not copied
                 os.wait()

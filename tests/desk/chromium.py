@@ -35,11 +35,11 @@ class Chromium:
         self.commands.write(json.dumps(message).encode() + b"\0")
         self.commands.flush()
         while True:
-            found = json.loads(self._read())
-            if found.get("id") == self.sent:
-                if "error" in found:
-                    raise DevToolsError(method, found["error"])
-                return dict(found["result"])
+            record = json.loads(self._read())
+            if record.get("id") == self.sent:
+                if "error" in record:
+                    raise DevToolsError(method, record["error"])
+                return dict(record["result"])
 
     def _read(self) -> bytes:
         data = bytearray()
@@ -77,10 +77,10 @@ class Tab:
     def wait_for(self, script: str, seconds: float = 600.0) -> Any:
         """Wait until an expression holds on the page that is loaded by then."""
         end = time.monotonic() + seconds
-        while not (found := self.find(f"document.readyState === 'complete' && ({script})")):
+        while not (value := self.find(f"document.readyState === 'complete' && ({script})")):
             assert time.monotonic() < end, (script, self.find("document.body.innerText"))
             time.sleep(0.1)
-        return found
+        return value
 
     def submit(self, form: str, **values: str | bool) -> str:
         """Fill in a form as somebody would, send it, and return the panel that is there once it has ended."""

@@ -43,11 +43,11 @@ class Running:
             if value is not None:
                 talk.putheader(name, value)
         talk.endheaders(body)
-        found = talk.getresponse()
+        response = talk.getresponse()
         answer = Answer(
-            found.status,
-            {name.lower(): value for name, value in found.getheaders()},
-            found.read().decode(errors="replace"),
+            response.status,
+            {name.lower(): value for name, value in response.getheaders()},
+            response.read().decode(errors="replace"),
         )
         talk.close()
         return answer
@@ -60,13 +60,13 @@ class Running:
         assert job is not None
         if job.thread is not None:
             job.thread.join(600)
-        found = re.search(
+        answer = re.search(
             r'<div class="(?:good|warn|plain)" id="((?:outcome|problem).*?)</div>\n',
             self.ask("GET", "/").text,
             re.DOTALL,
         )
-        assert found is not None
-        return found.group(1)
+        assert answer is not None
+        return answer.group(1)
 
     def upload(self, files: Mapping[str, bytes], *, replace: bool = False, token: str | None = None) -> str:
         """Send files, and return the panel."""

@@ -31,8 +31,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def running(folder: Path) -> Iterator[Running]:
-    with serving(folder) as found:
-        yield found
+    with serving(folder) as desk:
+        yield desk
 
 
 REFUSED: dict[str, tuple[int, str, str, dict[str, str | None]]] = {
@@ -59,9 +59,9 @@ REFUSED: dict[str, tuple[int, str, str, dict[str, str | None]]] = {
 def test_requests_that_are_not_the_desks_own_are_refused(case: str, running: Running) -> None:
     status, method, path, changed = REFUSED[case]
     port = running.application.session.port
-    found = running.ask(method, path, **{name: value and value.format(port=port) for name, value in changed.items()})
-    assert found.status == status
-    assert "refused" in found.text
+    answer = running.ask(method, path, **{name: value and value.format(port=port) for name, value in changed.items()})
+    assert answer.status == status
+    assert "refused" in answer.text
     assert running.application.jobs.last is None
 
 

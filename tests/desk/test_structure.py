@@ -59,18 +59,18 @@ def desk(tmp_path: Path) -> Iterator[Running]:
 
 
 def require_structure(page: str) -> None:
-    found = Structure()
-    found.feed(page)
-    assert found.headings[0] == 1
-    assert found.headings.count(1) == 1
-    assert all(after <= before + 1 for before, after in zip(found.headings, found.headings[1:], strict=False))
-    kinds = [kind for kind, _ in found.landmarks]
+    structure = Structure()
+    structure.feed(page)
+    assert structure.headings[0] == 1
+    assert structure.headings.count(1) == 1
+    assert all(after <= before + 1 for before, after in zip(structure.headings, structure.headings[1:], strict=False))
+    kinds = [kind for kind, _ in structure.landmarks]
     assert kinds.count("main") == 1
-    assert all(label for kind, label in found.landmarks if kind == "nav")
+    assert all(label for kind, label in structure.landmarks if kind == "nav")
     assert "nav" in kinds
-    assert not found.unlabelled
-    assert len(found.ids) == len(set(found.ids))
-    assert not found.handlers
+    assert not structure.unlabelled
+    assert len(structure.ids) == len(set(structure.ids))
+    assert not structure.handlers
     assert "<script" not in page
 
 

@@ -62,7 +62,7 @@ def tabs(place: Path, chromium: str, tmp_path: Path) -> Iterator[Mapping[str, Ta
     with ExitStack() as stack:
         browser = stack.enter_context(open_chromium(chromium, tmp_path / "profile"))
         running = {role: stack.enter_context(serving(place / role)) for role in ROLES}
-        yield {role: browser.open(one.application.session.address) for role, one in running.items()}
+        yield {role: browser.open(desk.application.session.address) for role, desk in running.items()}
 
 
 @pytest.mark.posix  # Chromium is driven over pipes that it inherits
@@ -187,7 +187,7 @@ class Member:
 
     def waits(self, step: str) -> bool:
         """Whether a step that is listed cannot be taken yet."""
-        state = next(one for one in self.desk.application.look().states if one.step.name == step)
+        state = next(state for state in self.desk.application.look().states if state.step.name == step)
         return bool(state.waits_for)
 
 
@@ -249,7 +249,7 @@ def finish(place: Path, members: Mapping[str, Member], **release: str) -> None:
     for name in ("east", "analyst"):
         require_hand_offs(members[name])
     study = east.desk.application.workspace.study
-    assert {name for one in members.values() for name in one.taken} == {
+    assert {name for member in members.values() for name in member.taken} == {
         step.name for step in steps_of(study) if step.run
     }
 
@@ -281,7 +281,7 @@ def test_every_step_of_rotation_does_on_the_desk_what_its_command_does(
 ) -> None:
     agree(place, members, DRAFT)
     north, analyst = members["north"], members["analyst"]
-    dealer = next(one for one in members.values() if "deal" in one.open_steps)
+    dealer = next(member for member in members.values() if "deal" in member.open_steps)
     dealer.take("deal", is_fresh=True)
     copy(place, f"{dealer.root.name}/ward.anchor", *(name for name in NAMES if name != dealer.root.name))
     checked = north.take("check", data="patients.csv")
@@ -319,7 +319,7 @@ def test_every_step_of_secure_sums_does_on_the_desk_what_its_command_does(
     north.take("check", data="patients.csv")
     with serving(place / "north") as restarted:
         advice = "of the table as it was then (mooring check patients.csv"
-        assert all(advice in one.ask("GET", "/").text for one in (north.desk, restarted))
+        assert all(advice in desk.ask("GET", "/").text for desk in (north.desk, restarted))
     north.desk.upload({"patients.csv": (place / "north" / "new.csv").read_bytes()}, replace=True)
     for name in NAMES:
         assert members[name].take("check", data="patients.csv").standing == "refused"

@@ -40,8 +40,8 @@ def cluster() -> Iterator[Any]:
 def client(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A client of that cluster; of one of its own for a test that ends workers, which Dask does not always bring back."""
     if request.node.get_closest_marker("ends_workers"):
-        with two_workers() as own:
-            yield own
+        with two_workers() as client:
+            yield client
     else:
         yield request.getfixturevalue("cluster")
 

@@ -61,7 +61,7 @@ def matrix(study: Study, folder: Path) -> Matrix:
     """The collaboration matrix of a work folder."""
     blocks = list(read_blocks(folder, study, read_space(folder, study)))
     names = [name for name, rows, _ in blocks for _ in range(len(rows))]
-    labels = None if study.label.kind == "none" else np.concatenate([own for _, _, own in blocks])
+    labels = None if study.label.kind == "none" else np.concatenate([block for _, _, block in blocks])
     return Matrix(names, np.concatenate([rows for _, rows, _ in blocks]), labels)
 
 

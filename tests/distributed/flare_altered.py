@@ -48,19 +48,19 @@ class Altered(FLComponent):  # type: ignore[misc]
 def asked(cell: Any, request: dict[str, Any]) -> Any:
     if request["do"] == "admin":
         return administered(cell, request["site"], request["topic"], request["body"], request.get("headers", {}))
-    said = content_of(request["file"])
+    content = content_of(request["file"])
     reply = cell.core_cell.send_request(
-        channel="_net_manager", topic="echo", target=request["site"], request=CellMessage(payload=said), timeout=4.0
+        channel="_net_manager", topic="echo", target=request["site"], request=CellMessage(payload=content), timeout=4.0
     )
     return {"headers": reply.headers, "content": Path(reply.payload["x"].value).read_text() if reply.payload else None}
 
 
 def administered(cell: Any, site: str, topic: str, body: Any, headers: dict[str, Any]) -> Any:
     """As an administrator's request, without the word that it must be checked."""
-    said = Message(topic, body)
-    said.set_headers(headers)
+    message = Message(topic, body)
+    message.set_headers(headers)
     reply = cell.send_request(
-        channel="admin", topic=topic, target=site, request=new_cell_message({}, said), timeout=10.0
+        channel="admin", topic=topic, target=site, request=new_cell_message({}, message), timeout=10.0
     )
     return reply.payload.body if isinstance(reply.payload, Message) else str(reply.headers)
 

@@ -48,11 +48,11 @@ ENVIRONMENT = {
 
 def free_ports(count: int) -> list[int]:
     sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
+    for listener in sockets:
+        listener.bind(("127.0.0.1", 0))
+    ports = [listener.getsockname()[1] for listener in sockets]
+    for listener in sockets:
+        listener.close()
     return ports
 
 
@@ -100,9 +100,9 @@ class Deployment:
         custom, resources = self.local(SERVER) / "custom", self.local(SERVER) / "resources.json"
         custom.mkdir(exist_ok=True)
         shutil.copy(Path(__file__).with_name("flare_altered.py"), custom)
-        found = json.loads(resources.read_bytes())
+        record = json.loads(resources.read_bytes())
         altered = {"id": "altered", "path": "flare_altered.Altered", "args": {"folder": str(self.place / "altered")}}
-        resources.write_text(json.dumps({**found, "components": [*found["components"], altered]}))
+        resources.write_text(json.dumps({**record, "components": [*record["components"], altered]}))
 
     def altered(self, **request: Any) -> Any:
         """What came back when the altered server sent a site this."""
@@ -187,10 +187,10 @@ class Deployment:
         assert self.admin.stdin is not None
         self.admin.stdin.write(json.dumps(request) + "\n")
         self.admin.stdin.flush()
-        found = self._answer()
-        if "problem" in found:
-            raise AdministratorError(found["problem"])
-        return found["answer"]
+        answer = self._answer()
+        if "problem" in answer:
+            raise AdministratorError(answer["problem"])
+        return answer["answer"]
 
     def _answer(self) -> Any:
         assert self.admin is not None
@@ -211,18 +211,18 @@ class Deployment:
         process = self.processes.pop(name)
         with suppress(psutil.NoSuchProcess):
             family = psutil.Process(process.pid)
-            for one in [*family.children(recursive=True), family]:
+            for member in [*family.children(recursive=True), family]:
                 with suppress(psutil.NoSuchProcess):
-                    one.kill()
+                    member.kill()
         process.wait(timeout=20)
 
     def kill_job(self, name: str) -> None:
         """As when a job runs out of memory: its process, and not the site's."""
         family = psutil.Process(self.processes[name].pid).children(recursive=True)
-        jobs = [one for one in family if any("worker_process" in word for word in one.cmdline())]
+        jobs = [process for process in family if any("worker_process" in word for word in process.cmdline())]
         assert jobs
-        for one in jobs:
-            one.kill()
+        for job in jobs:
+            job.kill()
 
     def stop(self) -> None:
         self.log_out()
@@ -239,9 +239,9 @@ class Deployment:
         done = subprocess.run(
             words, cwd=self.place, capture_output=True, text=True, timeout=120, env=self._environment()
         )
-        found = re.search(r"job_id: ([0-9a-f-]{36})", done.stdout)
-        assert found is not None, done.stdout + done.stderr
-        return found[1]
+        answer = re.search(r"job_id: ([0-9a-f-]{36})", done.stdout)
+        assert answer is not None, done.stdout + done.stderr
+        return answer[1]
 
     def finished(self, job_id: str, seconds: float = 120) -> dict[str, Any]:
         """What FLARE says of a job when it is over."""
@@ -258,8 +258,8 @@ class Deployment:
     def _environment(self) -> dict[str, str]:
         """Its own interpreter first, as in an activated environment."""
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        own = {"PATH": path, "HOME": str(self.place), "NVFLARE_DATUM_DIR": str(self.place / "datums")}
-        return os.environ | ENVIRONMENT | own
+        environment = {"PATH": path, "HOME": str(self.place), "NVFLARE_DATUM_DIR": str(self.place / "datums")}
+        return os.environ | ENVIRONMENT | environment
 
 
 def _closed() -> bytes:

@@ -62,8 +62,8 @@ def table(rng: np.random.Generator, rows: int, kind: str) -> str:
     lines = [f"age,weight,smoker,{LABELS[kind].column}"]
     for _ in range(rows):
         age, weight, smokes = rng.uniform(20, 90), rng.uniform(45, 130), bool(rng.integers(2))
-        told = age + 20 * smokes + rng.normal(0, 5)
-        label = f"{0.5 * told + 10:.3f}" if kind == "number" else "yes" if told > 65 else "no"
+        risk = age + 20 * smokes + rng.normal(0, 5)
+        label = f"{0.5 * risk + 10:.3f}" if kind == "number" else "yes" if risk > 65 else "no"
         lines.append(f"{age:.6f},{weight:.6f},{'yes' if smokes else 'no'},{label}")
     return "\n".join(lines) + "\n"
 
@@ -72,7 +72,7 @@ def mooring(
     place: Path, *words: Any, environment: dict[str, str] = NOBODY, code: int = 0
 ) -> "subprocess.CompletedProcess[str]":
     """A command in a process of its own, with an environment of its own."""
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "mooring", *(str(word) for word in words)],
         cwd=place,
         env=environment,
@@ -81,9 +81,9 @@ def mooring(
         check=False,
         timeout=120,
     )
-    assert found.returncode == code, f"mooring {' '.join(map(str, words))}\n{found.stdout}\n{found.stderr}"
-    assert "Traceback" not in found.stderr
-    return found
+    assert result.returncode == code, f"mooring {' '.join(map(str, words))}\n{result.stdout}\n{result.stderr}"
+    assert "Traceback" not in result.stderr
+    return result
 
 
 def quickly(place: Path, *words: Any, environment: dict[str, str] = NOBODY, code: int = 0) -> Any:

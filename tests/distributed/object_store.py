@@ -41,9 +41,9 @@ def asked(port: int, method: str, path: str, body: bytes = b"") -> tuple[int, by
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     connection.request(method, path, body=body)
     answer = connection.getresponse()
-    found = answer.status, answer.read()
+    response = answer.status, answer.read()
     connection.close()
-    return found
+    return response
 
 
 @contextmanager

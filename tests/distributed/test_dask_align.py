@@ -43,13 +43,13 @@ def test_maps_matrix_and_records_are_those_of_the_local_engine(
     breaks_one(made)
     aligned = aligned_locally(made, tmp_path / "here")
     source = f"local://{made.inbox}" if away else made.inbox  # an address: every task downloads for itself
-    told: list[tuple[float, float]] = []
-    found = align_on_dask(
-        client, made.study, source, tmp_path / "there", rows_at_once=7, writing=lambda a, b: told.append((a, b))
+    collected: list[tuple[float, float]] = []
+    alignment = align_on_dask(
+        client, made.study, source, tmp_path / "there", rows_at_once=7, writing=lambda a, b: collected.append((a, b))
     )
-    assert told[-1] == (1600, 1600)
-    assert not found.reduced
-    assert same_arrays(aligned, found.space)
+    assert collected[-1] == (1600, 1600)
+    assert not alignment.reduced
+    assert same_arrays(aligned, alignment.space)
     ours, theirs = matrix(made.study, tmp_path / "there"), matrix(made.study, tmp_path / "here")
     assert ours.names == theirs.names
     assert np.abs(ours.rows - theirs.rows).max() < 1e-6
@@ -112,13 +112,13 @@ def test_a_copy_of_an_accepted_bundle_counts_when_its_object_was_replaced(
     if broken:
         for copy in (work / "received").iterdir():
             copy.write_bytes(copy.read_bytes()[:-1])
-    found = align_on_dask(client, made.study, source, work).intake
-    assert [entry.reason for entry in found.set_aside] == [
+    intake = align_on_dask(client, made.study, source, work).intake
+    assert [entry.reason for entry in intake.set_aside] == [
         "another bundle of site-2 was accepted before, and the first one counts"
     ]
-    assert found.gone == (("site-2",) if broken else ())
+    assert intake.gone == (("site-2",) if broken else ())
     if not broken:
-        assert [bundle.digest for bundle in found.bundles] == [bundle.digest for bundle in first.bundles]
+        assert [bundle.digest for bundle in intake.bundles] == [bundle.digest for bundle in first.bundles]
         assert "site-2" in list_parts(work)
         assert json.loads((work / "intake.json").read_text())["copies"]
 
@@ -128,11 +128,11 @@ def test_how_far_maps_move_is_never_taken_for_granted() -> None:
 
     rng = np.random.default_rng(0)
     stack = rng.standard_normal((3, 8, 2)), np.zeros((3, 2))
-    one, other = rng.standard_normal((2, 8, 2))
-    found = step(stack, (0, 1, 2), 0, one, other, "", 0)  # as for maps to a reference, where no maps are kept
-    (U, _, Vt), (W, _, Xt) = (np.linalg.svd(np.swapaxes(stack[0], 1, 2) @ S) for S in (one, other))
-    assert found.moved_squared == pytest.approx(float(((U @ Vt - W @ Xt) ** 2).sum()))
-    assert found.moved_squared > 0.1
+    first, other = rng.standard_normal((2, 8, 2))
+    change = step(stack, (0, 1, 2), 0, first, other, "", 0)  # as for maps to a reference, where no maps are kept
+    (U, _, Vt), (W, _, Xt) = (np.linalg.svd(np.swapaxes(stack[0], 1, 2) @ S) for S in (first, other))
+    assert change.moved_squared == pytest.approx(float(((U @ Vt - W @ Xt) ** 2).sum()))
+    assert change.moved_squared > 0.1
 
 
 @pytest.mark.parametrize("method", ["aa-i-gdp-anchor-noise", "aa-i-gdp"])
@@ -145,8 +145,8 @@ def test_steps_reduced_over_workers_give_the_same_alignment_up_to_one_turn(
     made = make(tmp_path, p=11, method=method)
     (made.inbox / "site-4.bundle").write_bytes(b"no bundle")
     aligned = aligned_locally(made, tmp_path / "here", certify=False)
-    found = align_on_dask(client, made.study, made.inbox, tmp_path / "there", reduce_over_workers=True)
-    assert found.reduced
+    alignment = align_on_dask(client, made.study, made.inbox, tmp_path / "there", reduce_over_workers=True)
+    assert alignment.reduced
     here, there = aligned, read_space(tmp_path / "there", made.study)
     assert here.names == there.names
     U, _, Vt = np.linalg.svd(np.einsum("pij,pik->jk", there.orthogonals, here.orthogonals))
@@ -187,10 +187,10 @@ def test_who_does_not_fit_is_set_aside_over_workers_too(client: Client, tmp_path
     aligned = aligned_locally(made, tmp_path / "here", certify=False)
     assert aligned.record.list_left_out().keys() == {"site-3"}
     for reduced in (False, True):
-        found = align_on_dask(
+        alignment = align_on_dask(
             client, made.study, made.inbox, tmp_path / f"there-{reduced}", reduce_over_workers=reduced, certify=False
         )
-        assert found.space.record.list_left_out().keys() == {"site-3"}
+        assert alignment.space.record.list_left_out().keys() == {"site-3"}
         assert "site-3" not in list_parts(tmp_path / f"there-{reduced}")
 
 
@@ -215,8 +215,8 @@ def test_late_joiners_move_nobody(client: Client, tmp_path: Path, first: str, re
         align_on_dask(client, made.study, made.inbox, work, rows_at_once=9)
     before = matrix(made.study, work)
     late.write_bytes(kept)
-    found = align_on_dask(client, made.study, made.inbox, work, mode="late", reduce_over_workers=reduced)
-    assert found.space.record.newcomers == ("site-3",)
+    alignment = align_on_dask(client, made.study, made.inbox, work, mode="late", reduce_over_workers=reduced)
+    assert alignment.space.record.newcomers == ("site-3",)
     after = matrix(made.study, work)
     assert np.array_equal(after.rows[: len(before.rows)], before.rows)
     assert after.names[len(before.names) :] == ["site-3"] * 400

@@ -52,11 +52,11 @@ def participant(place: Path, name: str) -> Participant:
 
 
 def predicted_at_home(place: Path, name: str) -> np.ndarray:
-    found = participant(place, name).predict(
+    predictions = participant(place, name).predict(
         place / name / "new-patients.csv", result=place / "here" / "results" / name
     )
-    assert np.ptp(found.values) > 5  # of a label from 20 to 65: a model that says something
-    return found.values
+    assert np.ptp(predictions.values) > 5  # of a label from 20 to 65: a model that says something
+    return predictions.values
 
 
 @pytest.mark.parametrize("reduced", [False, True])
@@ -64,12 +64,12 @@ def test_an_analyst_on_dask_gives_what_one_at_home_gives(client: Client, place: 
     study, work = study_of(place), place / f"there-{reduced}"
     engine = DaskEngine(client, reduce_over_workers=reduced, rows_at_once=7)
     analyst = Analyst(study, work, key_of(place), engine)
-    told: list[str] = []
+    collected: list[str] = []
     (place / "inbox" / "noise.bundle").write_bytes(b"?")
-    intake = analyst.collect(place / "inbox", progress=lambda *_: told.append("collect"))
+    intake = analyst.collect(place / "inbox", progress=lambda *_: collected.append("collect"))
     (place / "inbox" / "noise.bundle").unlink()
     assert [entry.file for entry in intake.set_aside] == ["noise.bundle"]
-    analyst.gather(intake.bundles, progress=lambda *_: told.append("align"))
+    analyst.gather(intake.bundles, progress=lambda *_: collected.append("align"))
     assert engine.reduced == reduced
     there, here = (read_space(folder, study) for folder in (work, place / "here"))
     assert there.names == here.names == NAMES
@@ -77,15 +77,15 @@ def test_an_analyst_on_dask_gives_what_one_at_home_gives(client: Client, place: 
         assert same_arrays(there, here)
         assert np.abs(matrix(study, work).rows - matrix(study, place / "here").rows).max() < 1e-6
     assert list(map(len, (matrix(study, work).rows, matrix(study, place / "here").rows))) == [180, 180]
-    assert analyst.train("linear", progress=lambda *_: told.append("train")).rows == 180
-    assert set(told) == {"collect", "align", "train"}
+    assert analyst.train("linear", progress=lambda *_: collected.append("train")).rows == 180
+    assert set(collected) == {"collect", "align", "train"}
     assert analyst.deliver(work / "results").delivered == NAMES
     for name in NAMES:
-        found = participant(place, name).predict(
+        predictions = participant(place, name).predict(
             place / name / "new-patients.csv", result=f"local://{work}/results/{name}"
         )
-        assert np.allclose(found.values, predicted_at_home(place, name), atol=0.05)
-        assert found.score is not None
+        assert np.allclose(predictions.values, predicted_at_home(place, name), atol=0.05)
+        assert predictions.score is not None
 
 
 def test_boosted_trees_come_home(client: Client, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,13 +93,15 @@ def test_boosted_trees_come_home(client: Client, place: Path, tmp_path: Path, mo
     monkeypatch.setattr("mooring.learners.boosted_trees.ROUNDS", 30)
     analyst = Analyst(study_of(place), tmp_path, key_of(place), DaskEngine(client))
     analyst.gather(analyst.collect(place / "inbox").bundles)
-    found = analyst.train("xgboost")
-    assert (found.learner, found.rows, found.score.value > 0.5) == ("xgboost", 180, True)
+    training = analyst.train("xgboost")
+    assert (training.learner, training.rows, training.score.value > 0.5) == ("xgboost", 180, True)
     analyst.deliver(tmp_path / "results")
     for name in NAMES:
-        own = participant(place, name).predict(place / name / "new-patients.csv", result=tmp_path / "results" / name)
-        assert own.score is not None
-        assert own.score.value > 0.2  # 15 rows each
+        predictions = participant(place, name).predict(
+            place / name / "new-patients.csv", result=tmp_path / "results" / name
+        )
+        assert predictions.score is not None
+        assert predictions.score.value > 0.2  # 15 rows each
 
 
 def test_only_what_the_engine_collected_is_aligned(client: Client, place: Path, tmp_path: Path) -> None:
@@ -127,5 +129,5 @@ def test_the_whole_way_through_commands(client: Client, place: Path) -> None:
     for name in NAMES:
         result = ("--result", analyst / "results" / name)
         quickly(place / name, "predict", "new-patients.csv", *result)
-        found = np.loadtxt(place / name / "predictions.csv", skiprows=1)
-        assert np.allclose(found, predicted_at_home(place, name), atol=0.05)
+        predictions = np.loadtxt(place / name / "predictions.csv", skiprows=1)
+        assert np.allclose(predictions, predicted_at_home(place, name), atol=0.05)

@@ -69,13 +69,13 @@ def world(client: Client, folder: Path, label: Label, p: int = 3, model_limit: s
     for k in range(p):
         path = made.inbox / f"site-{k}.bundle"
         bundle = verify_bundle(path, made.study)
-        rows, own = made.secrets[k].invert(bundle.representation()), bundle.labels()
+        rows, labels_of_site = made.secrets[k].invert(bundle.representation()), bundle.labels()
         if label.kind == "classes":
-            own = np.digitize(rows[:, 0] - rows[:, 1], [-0.5, 0.4]) + 1
-            own[own == 1] = 0
+            labels_of_site = np.digitize(rows[:, 0] - rows[:, 1], [-0.5, 0.4]) + 1
+            labels_of_site[labels_of_site == 1] = 0
         else:
-            own = 3e-4 + 1e-6 * own
-        rewrite_bundle(path, study, made.keys[k], written_for=made.study, labels=own)
+            labels_of_site = 3e-4 + 1e-6 * labels_of_site
+        rewrite_bundle(path, study, made.keys[k], written_for=made.study, labels=labels_of_site)
     work = folder / "work"
     align_on_dask(client, study, made.inbox, work, rows_at_once=40, certify=False)
     whole = matrix(study, work)
@@ -106,8 +106,8 @@ def in_one_process(made: World) -> Any:
     cuts = xgboost.QuantileDMatrix(find_cuts(rows), nthread=1)
     labels = labels if task.n_classes else (made.labels - mean) / spread
     matrix = xgboost.QuantileDMatrix(rows, labels, nthread=1, ref=cuts)
-    found = xgboost.train(task.settings(0), matrix, task.n_rounds).predict(xgboost.DMatrix(rows, nthread=1))
-    return known[found.argmax(axis=1)] if task.n_classes else mean + spread * found.astype(np.float64)
+    predictions = xgboost.train(task.settings(0), matrix, task.n_rounds).predict(xgboost.DMatrix(rows, nthread=1))
+    return known[predictions.argmax(axis=1)] if task.n_classes else mean + spread * predictions.astype(np.float64)
 
 
 def test_the_model_is_the_one_of_all_rows_at_once_however_many_workers_share_them(
@@ -117,18 +117,18 @@ def test_the_model_is_the_one_of_all_rows_at_once_however_many_workers_share_the
     far = 1e-3 * np.ptp(number.labels)
     for count in (2, 1):
         monkeypatch.setattr(together, "_workers", lambda client, count=count: sorted(client.nthreads())[:count])
-        told: list[tuple[float, float]] = []
-        tell = lambda done, total, told=told: told.append((done, total))  # noqa: E731
-        found = train_on_dask(client, classes.study, classes.folder, learner="xgboost", progress=tell)
-        assert told[-1][0] == told[-1][1]
-        assert (found.learner, found.score.n) == ("xgboost", len(classes.rows))
-        assert found.score.value > 0.75
+        collected: list[tuple[float, float]] = []
+        tell = lambda done, total, item=collected: item.append((done, total))  # noqa: E731
+        training = train_on_dask(client, classes.study, classes.folder, learner="xgboost", progress=tell)
+        assert collected[-1][0] == collected[-1][1]
+        assert (training.learner, training.score.n) == ("xgboost", len(classes.rows))
+        assert training.score.value > 0.75
         assert np.mean(classes.model().predict(classes.rows) == expected) >= 0.999
-        found = train_on_dask(client, number.study, number.folder, learner="xgboost")
-        assert found.score.value > 0.85
+        training = train_on_dask(client, number.study, number.folder, learner="xgboost")
+        assert training.score.value > 0.85
         assert np.mean(np.abs(number.model().predict(number.rows) - expected_numbers) < far) >= 0.999
-        assert found.release is not None
-        assert found.release.figures["membership_at_1_percent"].value > 0.02
+        assert training.release is not None
+        assert training.release.figures["membership_at_1_percent"].value > 0.02
     shadow = LEARNERS["xgboost"].fit(number.rows, number.labels, kind="number", seed=0)
     assert np.mean(np.abs(shadow.predict(number.rows) - expected_numbers) < far) >= 0.999
     shadow = LEARNERS["xgboost"].fit(classes.rows, classes.labels, kind="classes", seed=0)
@@ -149,14 +149,14 @@ def test_shares_are_even_and_nobody_goes_without(tmp_path: Path) -> None:
 
 def test_rows_are_picked_from_parts_however_blocks_are_cut(number: World) -> None:
     positions = [np.array([], dtype=np.int64), *(np.array([0, 60, 61]) for _ in number.pieces[1:])]
-    found = picked_rows(number.study, number.pieces, positions)
+    picked = picked_rows(number.study, number.pieces, positions)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mooring.engines.dask.block_tasks._AT_ONCE", 50)
         again = picked_rows(number.study, number.pieces, positions)
-    for piece, wanted, (rows, labels), other in zip(number.pieces, positions, found, again, strict=True):
-        block, own = (np.concatenate(parts) for parts in zip(*blocks_of(number.study, piece), strict=True))
+    for piece, wanted, (rows, labels), other in zip(number.pieces, positions, picked, again, strict=True):
+        block, joined = (np.concatenate(parts) for parts in zip(*blocks_of(number.study, piece), strict=True))
         assert np.array_equal(rows, block[wanted])
-        assert np.array_equal(labels, own[wanted])
+        assert np.array_equal(labels, joined[wanted])
         assert np.array_equal(rows, other[0])
 
 
@@ -293,34 +293,34 @@ def test_trainings_take_turns_on_a_cluster(
     client: Client, classes: World, number: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two at once would each wait for a worker that the other holds."""
-    inside, most, told = [], [], {}
+    inside, most, models = [], [], {}
 
-    def one(_: Client, own: together.Boosting, *more: Any) -> bytes:
-        inside.append(own)
+    def train_once(_: Client, boosting: together.Boosting, *more: Any) -> bytes:
+        inside.append(boosting)
         until = time.monotonic() + 0.5
         while len(inside) < 2 and time.monotonic() < until:
             time.sleep(0.01)
         most.append(len(inside))
-        inside.remove(own)
-        if own.rounds == 1:
+        inside.remove(boosting)
+        if boosting.rounds == 1:
             raise StorageError("a part", reason="it was lost", cure="Look for it.")
         return b"done"
 
-    def begin(own: Client, rounds: int) -> None:
+    def begin(cluster: Client, rounds: int) -> None:
         boosting = together.Boosting(None, None, {}, rounds)
         try:
-            told[rounds] = together.train_distributed(own, boosting, classes.pieces, np.eye(9, 6))
+            models[rounds] = together.train_distributed(cluster, boosting, classes.pieces, np.eye(9, 6))
         except StorageError as problem:
-            told[rounds] = problem.reason
+            models[rounds] = problem.reason
 
-    monkeypatch.setattr(together, "_once", one)
+    monkeypatch.setattr(together, "_once", train_once)
     with Client(client.scheduler.address, set_as_default=False) as other:
-        begun = [threading.Thread(target=begin, args=(own, k)) for k, own in enumerate((client, other, client))]
+        begun = [threading.Thread(target=begin, args=(cluster, k)) for k, cluster in enumerate((client, other, client))]
         for each in begun:
             each.start()
         for each in begun:
             each.join(60)
-    assert told == {0: b"done", 1: "it was lost", 2: b"done"}
+    assert models == {0: b"done", 1: "it was lost", 2: b"done"}
     assert most == [1, 1, 1]
     turn = Semaphore(name=together._TURN, scheduler_rpc=client.scheduler, loop=client.loop)
     assert turn.get_value() == 0  # given back, not only taken back after a while
@@ -387,8 +387,8 @@ def test_workers_meet_where_all_of_them_reach_this_machine(monkeypatch: pytest.M
         patch.setattr(socket, "getaddrinfo", nowhere)
         assert not together.is_here(unknown)
         assert together.own_address([unknown]) == "127.0.0.1"
-    found = {here: "127.0.0.1", away: "10.0.0.7", unknown: None}
-    monkeypatch.setattr(together, "_local_address_to", found.get)
+    addresses = {here: "127.0.0.1", away: "10.0.0.7", unknown: None}
+    monkeypatch.setattr(together, "_local_address_to", addresses.get)
     for others in ([here, away], [away, here], [unknown, here, away]):
         assert together.own_address(others) == "10.0.0.7"
     assert not together.is_here(away)
@@ -398,6 +398,6 @@ def test_the_command_trains_it_and_names_it(client: Client, number: World, tmp_p
     study = tmp_path / "study.toml"
     number.study.write(study)
     dask = ("--engine", "dask", "--scheduler", client.scheduler.address)
-    found = run("train", "--study", study, "--folder", number.folder, *dask, "--learner", "xgboost")
-    assert "Trained 'xgboost'" in flat(found.output)
+    result = run("train", "--study", study, "--folder", number.folder, *dask, "--learner", "xgboost")
+    assert "Trained 'xgboost'" in flat(result.output)
     assert "xgboost" in run("train", "--help").output

@@ -243,8 +243,8 @@ def test_a_scheduler_that_is_lost_midway_is_told_and_a_later_run_goes_on(
 
     with raising(StorageError, "the scheduler", reason="lost"), connect(scheduler=address) as outsiders:
         align_on_dask(outsiders, made.study, made.inbox, work, rows_at_once=50, certify=False, writing=kills)
-    found = align_on_dask(client, made.study, made.inbox, work, rows_at_once=50, certify=False)
-    assert found.parts_kept > 0
+    alignment = align_on_dask(client, made.study, made.inbox, work, rows_at_once=50, certify=False)
+    assert alignment.parts_kept > 0
     assert np.abs(matrix(made.study, work).rows - rows_at_home(made, tmp_path / "here")).max() < 1e-6
 
 
@@ -268,7 +268,7 @@ def test_a_run_whose_client_was_killed_is_resumed(client: Client, tmp_path: Path
     assert there > 0
     with pytest.raises(StorageError):
         read_space(work, made.study)
-    found = align_on_dask(client, made.study, made.inbox, work, rows_at_once=50, certify=False)
-    assert found.parts_kept == there
-    assert found.parts_kept < sum(len(paths) for paths in list_parts(work).values())
+    alignment = align_on_dask(client, made.study, made.inbox, work, rows_at_once=50, certify=False)
+    assert alignment.parts_kept == there
+    assert alignment.parts_kept < sum(len(paths) for paths in list_parts(work).values())
     assert np.abs(matrix(made.study, work).rows - rows_at_home(made, tmp_path / "here")).max() < 1e-6

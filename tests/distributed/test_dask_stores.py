@@ -52,9 +52,9 @@ def test_workers_download_for_themselves_and_let_go(moto_port: int, tmp_path: Pa
             lambda dask_worker: [str(path) for path in Path(dask_worker.local_directory).rglob("*.bundle")]
         )
         assert not any(left.values())
-        with raising(StorageError, reason="404") as told:
+        with raising(StorageError, reason="404") as caught:
             align_on_dask(client, made.study, "s3://nowhere/bundles", work)
-        assert SECRET not in str(told.value)
+        assert SECRET not in str(caught.value)
     assert np.abs(matrix(made.study, work).rows - matrix(made.study, here).rows).max() < 1e-6
     assert not (work / "received").exists()
     aside = [json.loads((place / "intake.json").read_text())["set_aside"] for place in (work, here)]

@@ -57,27 +57,27 @@ def rows_and_labels(made: Made, folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def model(made: Made, folder: Path) -> Model:
-    found, _ = read_model(folder / "training.safetensors", specifier_of(made.study))
-    require_no_mean(found, rows_and_labels(made, folder)[0].astype(np.float64))
-    return found
+    model, _ = read_model(folder / "training.safetensors", specifier_of(made.study))
+    require_no_mean(model, rows_and_labels(made, folder)[0].astype(np.float64))
+    return model
 
 
 @pytest.mark.parametrize("learner", ["linear", "random-fourier"])
 def test_numbers_are_predicted_exactly_as_by_the_local_learner(client: Client, number: Prepared, learner: str) -> None:
     made, here, there = number
-    told: list[tuple[float, float]] = []
-    found = train_on_dask(
-        client, made.study, there, learner=learner, progress=lambda done, total: told.append((done, total))
+    collected: list[tuple[float, float]] = []
+    training = train_on_dask(
+        client, made.study, there, learner=learner, progress=lambda done, total: collected.append((done, total))
     )
     expected = train(made.study, here, learner=learner)
-    assert told[-1][0] == told[-1][1]
-    assert found.learner == expected.learner
+    assert collected[-1][0] == collected[-1][1]
+    assert training.learner == expected.learner
     rows, labels = rows_and_labels(made, there)
     difference = np.abs(model(made, there).predict(rows) - model(made, here).predict(rows)).max()
     assert difference < 1e-3 * np.ptp(labels)
-    assert found.score.value == pytest.approx(expected.score.value, abs=1e-4)
-    assert found.score.n == expected.score.n == 2000
-    for ours, theirs in zip(found.participants, expected.participants, strict=True):
+    assert training.score.value == pytest.approx(expected.score.value, abs=1e-4)
+    assert training.score.n == expected.score.n == 2000
+    for ours, theirs in zip(training.participants, expected.participants, strict=True):
         assert ours[0] == theirs[0]
         assert ours[1].value == pytest.approx(theirs[1].value, abs=1e-4)
 
@@ -87,16 +87,16 @@ def test_classes_are_predicted_nearly_as_well_as_by_the_local_learner(
     client: Client, classes: Prepared, learner: str
 ) -> None:
     made, here, there = classes
-    found = train_on_dask(client, made.study, there, learner=learner)
+    training = train_on_dask(client, made.study, there, learner=learner)
     expected = train(made.study, here, learner=learner)
-    assert found.learner == expected.learner
-    assert found.rows == found.rows_used == 2000
-    assert found.score.value > expected.score.value - 0.02
+    assert training.learner == expected.learner
+    assert training.rows == training.rows_used == 2000
+    assert training.score.value > expected.score.value - 0.02
     rows, _ = rows_and_labels(made, there)
     assert np.mean(model(made, there).predict(rows) == model(made, here).predict(rows)) > 0.95
     if learner == "linear":
         again = train_on_dask(client, made.study, there, learner=learner)
-        assert again.model_digest == found.model_digest
+        assert again.model_digest == training.model_digest
 
 
 @pytest.mark.parametrize("learner", ["linear", "xgboost"])
@@ -256,12 +256,12 @@ def test_who_is_left_out_is_the_same_as_locally(client: Client, tmp_path: Path) 
     here, there = tmp_path / "here", tmp_path / "there"
     align_bundles(made.study, collect(made.study, made.inbox, here).bundles, here, certify=False)
     align_on_dask(client, made.study, made.inbox, there, rows_at_once=23, certify=False)
-    expected, found = (
+    expected, training = (
         train(made.study, here, learner="linear"),
         train_on_dask(client, made.study, there, learner="linear"),
     )
-    assert [name for name, _ in found.left_out] == [name for name, _ in expected.left_out] == [who]
-    assert [name for name, _ in found.participants] == [name for name, _ in expected.participants]
-    assert (found.rows, found.score.n) == (expected.rows, expected.score.n)
-    assert found.score.value > expected.score.value - 0.02
-    assert found.left_out[0][1].value == pytest.approx(expected.left_out[0][1].value, abs=0.05)
+    assert [name for name, _ in training.left_out] == [name for name, _ in expected.left_out] == [who]
+    assert [name for name, _ in training.participants] == [name for name, _ in expected.participants]
+    assert (training.rows, training.score.n) == (expected.rows, expected.score.n)
+    assert training.score.value > expected.score.value - 0.02
+    assert training.left_out[0][1].value == pytest.approx(expected.left_out[0][1].value, abs=0.05)

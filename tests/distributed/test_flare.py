@@ -164,7 +164,7 @@ def first(played: Played) -> Run:
 def test_a_job_gives_the_bundles_maps_and_model_that_files_give(
     played: Played, first: Run, through_files: Path
 ) -> None:
-    assert {name: said["result"]["outcome"] for name, said in first.outcome["sites"].items()} == dict.fromkeys(
+    assert {name: site["result"]["outcome"] for name, site in first.outcome["sites"].items()} == dict.fromkeys(
         SITES, "done"
     )
     assert first.bundles == {name: (through_files / "inbox" / f"{name}.bundle").read_bytes() for name in SITES}
@@ -184,9 +184,9 @@ def test_the_server_cannot_open_the_anchor_that_it_carries(played: Played, first
 def test_sites_use_what_came_back(played: Played, first: Run) -> None:
     here = played.place / "south"
     participant = Participant(played.study, Vault.open(here / "vault"))
-    found = participant.predict(here / "rows.csv", result=here / "mooring" / "result")
-    assert found.score is not None
-    assert found.score.value > 0.7
+    predictions = participant.predict(here / "rows.csv", result=here / "mooring" / "result")
+    assert predictions.score is not None
+    assert predictions.score.value > 0.7
 
 
 def test_a_job_of_secure_sums_gives_the_model_that_files_give(played: Played, first: Run) -> None:
@@ -216,12 +216,12 @@ def test_a_job_of_secure_sums_gives_the_model_that_files_give(played: Played, fi
             (deployment.local(name) / SETTINGS_FILE).write_bytes(content)
     assert meta["status"] == "FINISHED:COMPLETED", deployment.log(SERVER)[-3000:]
     sites = json.loads((place / "work" / "flare.json").read_bytes())["sites"]
-    outcomes = {name: [answer["outcome"] for answer in said.values()] for name, said in sites.items()}
+    outcomes = {name: [answer["outcome"] for answer in site.values()] for name, site in sites.items()}
     assert outcomes == {name: ["done"] * 4 for name in SITES}  # share, receipt, combine, result
-    assert len({said["result"]["model"] for said in sites.values()}) == 1  # the file that the analyst signed
+    assert len({site["result"]["model"] for site in sites.values()}) == 1  # the file that the analyst signed
     assert json.loads((place / "work" / "training.json").read_bytes())["model_digest"] == expected
-    found = Participant(given.study, given.vaults[1]).predict(given.table(7), result=place / "south" / "result")
-    assert found.score is not None
+    predictions = Participant(given.study, given.vaults[1]).predict(given.table(7), result=place / "south" / "result")
+    assert predictions.score is not None
 
 
 def test_the_administrator_cannot_look_around_at_a_site(played: Played, first: Run) -> None:
@@ -245,11 +245,11 @@ def test_an_altered_server_learns_nothing_from_a_site_by_asking(played: Played, 
         ("sys.report_env", ""),
         ("train.restart", ""),
     ):
-        said = played.deployment.altered(do="admin", site="south", topic=topic, body=body)
-        assert "refused by the guard" in said
-        assert PRIVATE not in said
-    said = played.deployment.altered(do="echo", site="south", file=str(private))
-    assert said["content"] is None
+        answer = played.deployment.altered(do="admin", site="south", topic=topic, body=body)
+        assert "refused by the guard" in answer
+        assert PRIVATE not in answer
+    answer = played.deployment.altered(do="echo", site="south", file=str(private))
+    assert answer["content"] is None
     assert "_net_manager, echo is not needed by a job" in played.deployment.log("south")
 
 
@@ -261,8 +261,8 @@ def test_a_job_from_before_a_site_had_the_guard_is_not_started(played: Played, f
     asks: dict[str, Any] = {"do": "admin", "site": "south", "headers": {"job_id": JOB_FROM_BEFORE, "job_meta": meta}}
     free = played.deployment.altered(**asks, topic="scheduler.check_resource", body={})
     asks["headers"]["_resource_reserve_token"] = free["__headers__"]["_resource_reserve_token"]
-    said = played.deployment.altered(**asks, topic="train.start_job", body={})
-    assert "refused by the guard of this site: it was not deployed since" in said
+    answer = played.deployment.altered(**asks, topic="train.start_job", body={})
+    assert "refused by the guard of this site: it was not deployed since" in answer
 
 
 def test_nobody_on_a_sites_machine_can_pose_as_its_server(played: Played, first: Run) -> None:
@@ -289,13 +289,13 @@ def test_a_server_that_restarts_in_mid_round_keeps_what_it_has_and_sites_issue_t
     meta = played.deployment.finished(played.deployment.submit(played.job))
     assert meta["status"] == "FINISHED:COMPLETED", played.deployment.log(SERVER)[-3000:]
     assert [(path.stat().st_ino, path.stat().st_mtime_ns) for path in arrived] == [
-        (one.st_ino, one.st_mtime_ns) for one in kept
+        (kept_file.st_ino, kept_file.st_mtime_ns) for kept_file in kept
     ]
     assert {path.stem: path.read_bytes() for path in (fresh / "inbox").glob("*.bundle")} == first.bundles
     assert played.results() == first.results
     sites = json.loads((fresh / "flare.json").read_bytes())["sites"]
-    assert {said["share"]["reissued"] for said in first.outcome["sites"].values()} == {0}
-    assert {name: said["share"]["reissued"] for name, said in sites.items()} == dict.fromkeys(SITES, 1)
+    assert {site["share"]["reissued"] for site in first.outcome["sites"].values()} == {0}
+    assert {name: site["share"]["reissued"] for name, site in sites.items()} == dict.fromkeys(SITES, 1)
 
 
 def test_a_site_whose_job_dies_and_then_itself_does_not_stop_the_others(played: Played, first: Run) -> None:
@@ -331,7 +331,7 @@ def unguarded(played: Played, first: Run) -> str:
         deployment.kill(name)
     path = deployment.local(name) / "resources.json"
     resources = json.loads(path.read_bytes())
-    resources["components"] = [one for one in resources["components"] if one["id"] != GUARD]
+    resources["components"] = [component for component in resources["components"] if component["id"] != GUARD]
     path.write_text(json.dumps(resources))
     deployment.start(name)
     deployment.wait_for_sites([name])
@@ -363,10 +363,10 @@ def test_a_job_with_code_or_another_class_is_refused_by_the_guard_and_where_ther
     carries = write_hostile_job(played.place / "carries-code", executor="spy.Spy", code=code)
     names = write_hostile_job(played.place / "names-a-class", executor=FLARES_OWN, code=None)
     ids = [deployment.submit(carries), deployment.submit(names)]
-    said = [str(deployment.finished(job_id)) for job_id in ids]
-    assert [text.count("refused by the guard") for text in said] == [2, 2]
-    assert f"{unguarded}: NVFLARE_ERROR: BYOC not permitted" in said[0]
-    assert "the app's configuration differs" in said[1]
+    endings = [str(deployment.finished(job_id)) for job_id in ids]
+    assert [text.count("refused by the guard") for text in endings] == [2, 2]
+    assert f"{unguarded}: NVFLARE_ERROR: BYOC not permitted" in endings[0]
+    assert "the app's configuration differs" in endings[1]
     assert f"{FLARES_OWN!r}" in deployment.log(unguarded)
     assert "is not in allow_list" in deployment.log(unguarded)
     assert not spied.exists()

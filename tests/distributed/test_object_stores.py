@@ -123,9 +123,9 @@ def test_no_record_and_no_message_holds_an_address(walked: Path, moto_port: int)
 
 def test_an_invitation_for_other_programs(ward: Path, moto_port: int) -> None:
     words = ("invite", "--bundles", "s3://ward/inbox", "--expires", "12h", "--participant", "south", "--format", "json")
-    found = json.loads(mooring(ward / "analyst", *words, environment=credentials(moto_port)).stdout)
-    assert found["expires_in_seconds"] == 43_200
-    ((name, address),) = [(one["name"], one["address"]) for one in found["invitations"]]
+    record = json.loads(mooring(ward / "analyst", *words, environment=credentials(moto_port)).stdout)
+    assert record["expires_in_seconds"] == 43_200
+    ((name, address),) = [(invitation["name"], invitation["address"]) for invitation in record["invitations"]]
     query = dict(parse_qsl(urlsplit(address).query))
     assert (name, urlsplit(address).path) == ("south", "/ward/inbox/south.bundle")
     assert (query["X-Amz-Algorithm"], query["X-Amz-Expires"]) == ("AWS4-HMAC-SHA256", "43200")
@@ -134,13 +134,13 @@ def test_an_invitation_for_other_programs(ward: Path, moto_port: int) -> None:
 
 def test_addresses_that_do_not_lead_anywhere(ward: Path, moto_port: int, walked: Path) -> None:
     analyst, there = walked / "analyst", credentials(moto_port)
-    for words, told in (
+    for words, reason in (
         (("invite", "--bundles", "s3://nobucket/inbox"), "it does not exist (404)"),
         (("align", "--bundles", "s3://nobucket/inbox", "--folder", "other"), "it does not exist (404)"),
         (("align", "--bundles", "s3://ward/empty", "--folder", "other"), "Stores have no empty folders"),
         (("deliver", "--output", "s3://nobucket/results"), "it does not exist (404)"),
     ):
-        assert told in quickly(analyst, *words, environment=there, code=5).stderr
+        assert reason in quickly(analyst, *words, environment=there, code=5).stderr
     lost = quickly(
         walked / "south",
         *("predict", "new-patients.csv", "--force", "--result", "s3://ward/results/nobody"),
@@ -149,8 +149,8 @@ def test_addresses_that_do_not_lead_anywhere(ward: Path, moto_port: int, walked:
     )
     assert "s3://ward/results/nobody/map.safetensors cannot be fetched" in lost.stderr
     without = there | {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "HOME": str(ward)}
-    said = quickly(analyst, "align", "--bundles", "s3://ward/inbox", "--folder", "o", environment=without, code=5)
-    assert "no credentials" in said.stderr
+    output = quickly(analyst, "align", "--bundles", "s3://ward/inbox", "--folder", "o", environment=without, code=5)
+    assert "no credentials" in output.stderr
 
 
 def test_a_store_that_says_403(walked: Path, moto_port: int) -> None:
@@ -160,12 +160,14 @@ def test_a_store_that_says_403(walked: Path, moto_port: int) -> None:
     asked(moto_port, "POST", "/moto-api/reset-auth", b"0")
     try:
         for words in (("align", "--bundles", "s3://ward/inbox"), ("deliver", "--output", "s3://ward/results")):
-            said = quickly(analyst, *words, environment=there, code=5).stderr
-            assert "the store refuses access (403)" in said
-            assert ACCESS not in said
+            errors = quickly(analyst, *words, environment=there, code=5).stderr
+            assert "the store refuses access (403)" in errors
+            assert ACCESS not in errors
         bundle = next(walked.glob("*/south.bundle"))
-        said = quickly(bundle.parent, "send", bundle.name, "--to", "s3://ward/inbox/", environment=there, code=5).stderr
-        assert "the store refuses access (403)" in said
+        errors = quickly(
+            bundle.parent, "send", bundle.name, "--to", "s3://ward/inbox/", environment=there, code=5
+        ).stderr
+        assert "the store refuses access (403)" in errors
     finally:
         asked(moto_port, "POST", "/moto-api/reset-auth", b"inf")
     assert (analyst / "analysis" / "intake.json").read_bytes() == before
@@ -196,13 +198,13 @@ def test_a_folder_at_a_store_and_nobodys_file_in_it(walked: Path, moto_port: int
     there = credentials(moto_port)
     for name in NAMES[:2]:
         words = ("send", f"{name}.bundle", "--to", "s3://ward/fresh", "--format", "json")
-        found = json.loads(quickly(walked / name, *words, environment=there).stdout)
-        assert (found["to"], found["there_before"]) == (f"s3://ward/fresh/{name}.bundle", False)
+        record = json.loads(quickly(walked / name, *words, environment=there).stdout)
+        assert (record["to"], record["there_before"]) == (f"s3://ward/fresh/{name}.bundle", False)
         again = json.loads(quickly(walked / name, *words, environment=there).stdout)
-        assert (again["to"], again["tries"], again["there_before"]) == (found["to"], 0, True)
+        assert (again["to"], again["tries"], again["there_before"]) == (record["to"], 0, True)
     to = "s3://ward/fresh/north.bundle"
-    said = quickly(walked / "south", "send", "south.bundle", "--to", to, environment=there, code=2).stderr
-    assert "different file with this name" in said
+    errors = quickly(walked / "south", "send", "south.bundle", "--to", to, environment=there, code=2).stderr
+    assert "different file with this name" in errors
     for name in NAMES[:2]:
         assert at_the_store(moto_port, f"fresh/{name}.bundle") == (walked / name / f"{name}.bundle").read_bytes()
 
@@ -298,28 +300,28 @@ def handler_of(store: Store) -> type[Handler]:
 
 
 def listing(store: Store, prefix: str) -> bytes:
-    found = [
+    listed = [
         f"<Contents><Key>{key.split('/', 2)[2]}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
         f'<ETag>"{hashlib.md5(data).hexdigest()}"</ETag><Size>{len(data)}</Size></Contents>'
         for key, data in sorted(store.objects.items())
         if key.split("/", 2)[2].startswith(prefix)
     ]
-    text = f"<Name>ward</Name><Prefix>{prefix}</Prefix><KeyCount>{len(found)}</KeyCount>{''.join(found)}"
+    text = f"<Name>ward</Name><Prefix>{prefix}</Prefix><KeyCount>{len(listed)}</KeyCount>{''.join(listed)}"
     return f'<?xml version="1.0"?><ListBucketResult>{text}<IsTruncated>false</IsTruncated></ListBucketResult>'.encode()
 
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    found = Store()
-    with serving(handler_of(found)) as found.port:
-        yield found
+    store = Store()
+    with serving(handler_of(store)) as store.port:
+        yield store
 
 
 @pytest.fixture
 def addresses(ward: Path, store: Store) -> dict[str, str]:
     words = ("invite", "--bundles", "s3://ward/inbox", "--expires", "1m", "--format", "json")
-    found = json.loads(quickly(ward / "analyst", *words, environment=credentials(store.port)).stdout)
-    return {one["name"]: one["address"] for one in found["invitations"]}
+    record = json.loads(quickly(ward / "analyst", *words, environment=credentials(store.port)).stdout)
+    return {invitation["name"]: invitation["address"] for invitation in record["invitations"]}
 
 
 def test_a_presigned_address_opens_its_own_place_and_no_other(
@@ -328,20 +330,20 @@ def test_a_presigned_address_opens_its_own_place_and_no_other(
     """The signature is checked as a real store would: method, host, path, query; and no credentials are at hand."""
     share = ("share", "patients.csv", "--anchor", "ward.anchor", "--labels", "--output", tmp_path / "mine.bundle")
     store.faults = ["503", "drop"]
-    found = json.loads(mooring(ward / "east", *share, "--to", addresses["east"], "--format", "json").stdout)
-    assert found["sent"]["tries"] == 3
-    assert found["sent"]["confirmed"] is True
+    record = json.loads(mooring(ward / "east", *share, "--to", addresses["east"], "--format", "json").stdout)
+    assert record["sent"]["tries"] == 3
+    assert record["sent"]["confirmed"] is True
     assert store.log == ["PUT 503", "PUT drop", "PUT whole"]
     assert store.objects == {"/ward/inbox/east.bundle": (tmp_path / "mine.bundle").read_bytes()}
     others = addresses["north"].replace("north.bundle", "south.bundle")
-    for address, told in (
+    for address, reason in (
         (others, "refuses it (403, SignatureDoesNotMatch)"),
         (re.sub("Expires=60", "Expires=61", addresses["north"]), "refuses it (403, SignatureDoesNotMatch)"),
     ):
-        said = quickly(tmp_path, "send", "mine.bundle", "--to", address, code=5).stderr
-        assert told in said
-        assert "Ask the analyst for a new address" in said
-        assert "X-Amz" not in said
+        errors = quickly(tmp_path, "send", "mine.bundle", "--to", address, code=5).stderr
+        assert reason in errors
+        assert "Ask the analyst for a new address" in errors
+        assert "X-Amz" not in errors
     assert len(store.objects) == 1
 
 
@@ -363,9 +365,9 @@ def test_a_listing_that_says_more_than_the_file_gives(
     assert {entry["reason"] for entry in record["set_aside"]} == {"only a part of it could be downloaded"}
     assert record["missing"] == list(NAMES)
     store.faults = ["half"]  # and now once only: it is fetched again, whole
-    found = json.loads(quickly(tmp_path, *align, environment=there).stdout)
-    assert [one["name"] for one in found["intake"]["accepted"]] == list(NAMES)
+    aligned = json.loads(quickly(tmp_path, *align, environment=there).stdout)
+    assert [accepted["name"] for accepted in aligned["intake"]["accepted"]] == list(NAMES)
     store.log.clear()
     again = json.loads(quickly(tmp_path, *align, environment=there).stdout)
-    assert again["intake"] == found["intake"]
+    assert again["intake"] == aligned["intake"]
     assert store.log == []  # what was accepted is here, and is not fetched again

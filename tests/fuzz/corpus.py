@@ -35,17 +35,17 @@ def read_corpus(target: str) -> list[bytes]:
 def write_corpus(target: str, inputs: Iterable[bytes]) -> None:
     """Replace the committed inputs of a target."""
     FOLDER.mkdir(exist_ok=True)
-    lines = [base64.b64encode(one).decode("ascii") + "\n" for one in inputs]
+    lines = [base64.b64encode(data).decode("ascii") + "\n" for data in inputs]
     (FOLDER / file_name(target, ".b64")).write_text("".join(lines), "ascii")
 
 
 def choose_inputs(target: Target, inputs: Iterable[bytes]) -> list[bytes]:
     """Few and small ones of these inputs, each of which reaches lines of mooring that the seeds and the others do not."""
     reached = set[tuple[str, int]]().union(*(trace_lines(target, seed) for seed in target.seeds))
-    left = {one: trace_lines(target, one) for one in sorted(set(inputs), key=lambda one: (len(one), one))}
+    left = {data: trace_lines(target, data) for data in sorted(set(inputs), key=lambda item: (len(item), item))}
     chosen: list[bytes] = []
     while left and len(chosen) < MOST_INPUTS:
-        best = max(left, key=lambda one: len(left[one] - reached) / (len(one) + 100))
+        best = max(left, key=lambda item: len(left[item] - reached) / (len(item) + 100))
         if not left[best] - reached:
             break
         reached |= left.pop(best)
@@ -56,13 +56,13 @@ def choose_inputs(target: Target, inputs: Iterable[bytes]) -> list[bytes]:
 
 def trace_lines(target: Target, data: bytes) -> Lines:
     """The lines of mooring that an input reaches."""
-    found: Lines = set()
+    items: Lines = set()
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         if "/mooring/" not in frame.f_code.co_filename:
             return None
         if event == "line":
-            found.add((frame.f_code.co_filename, frame.f_lineno))
+            items.add((frame.f_code.co_filename, frame.f_lineno))
         return trace
 
     before = sys.gettrace()
@@ -72,4 +72,4 @@ def trace_lines(target: Target, data: bytes) -> Lines:
             target.survives(data)
     finally:
         sys.settrace(before)
-    return found
+    return items

@@ -80,25 +80,25 @@ def _server_targets(world: World) -> list[Target]:
     def take_files(data: bytes) -> object:
         """A file that a site sends in pieces, as a bundle and as an anchor, which the server verifies before it stays."""
         sent, refusals = place / "sent", []
-        for kind, told, kept in (
+        for kind, task, kept in (
             ("bundle", server.for_participant(name), server.bundle(name)),
             ("anchor", server.for_dealer(), server.anchor),
         ):
             write_file(sent, sign_again(data, kind, dealer))
             try:
-                send_file(sent, str(told["ticket"]), server.counter.answer)
+                send_file(sent, str(task["ticket"]), server.counter.answer)
             except MooringError as problem:
                 refusals.append(problem)
-            server.counter.close(str(told["ticket"]))
+            server.counter.close(str(task["ticket"]))
             kept.unlink(missing_ok=True)
         if len(refusals) == 2:
             raise refusals[0]
         return None
 
     def take_answers(data: bytes) -> object:
-        answers = {f"site {k}": answer_of(said) for k, said in enumerate(read_lines(data))}
-        said = {name: {"share": dict(answer)} for name, answer in answers.items()}
-        return replace(server, answers=said).record("done")
+        answers = {f"site {k}": answer_of(line) for k, line in enumerate(read_lines(data))}
+        by_name = {name: {"share": dict(answer)} for name, answer in answers.items()}
+        return replace(server, answers=by_name).record("done")
 
     write_file(place / "f", b"0123")
     digest = hashlib.sha256(b"abc").hexdigest()
@@ -131,36 +131,36 @@ def _site_targets(world: World) -> list[Target]:
     def fetch_result(data: bytes) -> object:
         """A result as the server hands it out in pieces."""
         write_file(results / MAP_FILE, sign_again(data, "map", world.analyst.signing_key))
-        told = server.for_result(name)
+        task = server.for_result(name)
         try:
-            return site.do(RESULT_TASK, told, server.counter.answer)
+            return site.do(RESULT_TASK, task, server.counter.answer)
         finally:
-            server.counter.close(str(told["ticket"]))
+            server.counter.close(str(task["ticket"]))
 
     def obey_server(data: bytes) -> object:
         """A task and the answers to what a site asks then, one a line of JSON; a piece is text."""
-        told, *answers = [*read_lines(data), {}]
+        task, *answers = [*read_lines(data), {}]
         left = iter(answers)
 
         def answer(_: Message) -> Message:
             return with_bytes(next(left, {}))
 
-        return site.do(RESULT_TASK, plain_values({"study": world.study.digest} | told), answer)
+        return site.do(RESULT_TASK, plain_values({"study": world.study.digest} | task), answer)
 
     def admit_app(data: bytes) -> object:
         return refusal_of_app(data)
 
-    said: list[dict[str, Any]] = [server.for_result(name)]
+    tasks: list[dict[str, Any]] = [server.for_result(name)]
 
     def overheard(request: Message) -> Message:
         answer = server.counter.answer(request)
-        said.append({"piece": bytes(answer["piece"]).decode("latin-1")})  # type: ignore[arg-type]
+        tasks.append({"piece": bytes(answer["piece"]).decode("latin-1")})  # type: ignore[arg-type]
         return answer
 
-    site.do(RESULT_TASK, said[0], overheard)
+    site.do(RESULT_TASK, tasks[0], overheard)
     return [
         Target("flare result", fetch_result, (world.map,)),
-        Target("flare task", obey_server, (as_lines(*said),)),
+        Target("flare task", obey_server, (as_lines(*tasks),)),
         Target("flare app", admit_app, (_make_app(world.study.digest), b"PK\x03\x04")),
         Target("flare messages", _admit_messages, _message_seeds(world)),
     ]
@@ -169,22 +169,22 @@ def _site_targets(world: World) -> list[Target]:
 def _admit_messages(data: bytes) -> object:
     """What the guard of a site's processes reads, one message a line of JSON: connections, messages, requests, jobs."""
     names = [field.name for field in fields(IncomingMessage)]
-    for said in read_lines(data):
-        texts = {key: str(said.get(key, "")) for key in names if key not in ("is_request", "streamed")}
-        way = classify_connection(texts["destination"], texts["peer"], outgoing=bool(said.get("out")), protected=True)
-        streamed = (str(said.get("stream")), str(said.get("part")))
-        message = IncomingMessage(**texts | {"way": way}, is_request=bool(said.get("is_request")), streamed=streamed)  # type: ignore[arg-type]
+    for line in read_lines(data):
+        texts = {key: str(line.get(key, "")) for key in names if key not in ("is_request", "streamed")}
+        way = classify_connection(texts["destination"], texts["peer"], outgoing=bool(line.get("out")), protected=True)
+        streamed = (str(line.get("stream")), str(line.get("part")))
+        message = IncomingMessage(**texts | {"way": way}, is_request=bool(line.get("is_request")), streamed=streamed)  # type: ignore[arg-type]
         refusal_of_message(message, texts["destination"])
         poses_as_server(message.origin, message.peer)
-        headers, body = said.get("headers"), said.get("body")
+        headers, body = line.get("headers"), line.get("body")
         if isinstance(headers, dict):
             sent = (
                 body.encode("latin-1", errors="replace") if isinstance(body, str) else body
             )  # as the seeds are written
-            request = Request(way, message.peer, said.get("topic"), headers, sent)
-            admitted = not refusal_of_request(replace(request, let_in=bool(said.get("let_in"))))
+            request = Request(way, message.peer, line.get("topic"), headers, sent)
+            admitted = not refusal_of_request(replace(request, let_in=bool(line.get("let_in"))))
             assert not (admitted and not way), "a request over an unknown connection was let in"
-        refusal_of_meta(said.get("meta"), JOB)
+        refusal_of_meta(line.get("meta"), JOB)
     return None
 
 
@@ -236,9 +236,9 @@ def dask_targets(world: World, space: AlignmentState) -> list[Target]:
         write_file(part, data)
         return read_facts(part, member), list(blocks_of(study, Piece(part, 0, 0)))
 
-    own = PartFacts(0, 4, "0" * 64, space.map_digest(0)).mark(make_schema(study, space))
-    with part.open("wb") as file, open_table_writer(file, own) as writer:
-        writer.write_table(make_table(own, study, member, np.zeros((4, H), dtype=np.float32), np.arange(4) % 2))
+    part_mark = PartFacts(0, 4, "0" * 64, space.map_digest(0)).mark(make_schema(study, space))
+    with part.open("wb") as file, open_table_writer(file, part_mark) as writer:
+        writer.write_table(make_table(part_mark, study, member, np.zeros((4, H), dtype=np.float32), np.arange(4) % 2))
     listed = [{"name": "/inbox/p0.bundle", "size": 3, "type": "file", "ETag": "1"}, {"name": "/inbox/d.bundle/"}]
     return [
         Target("dask bundle", check, (world.bundle,)),
@@ -268,24 +268,24 @@ class FakeStore:
 def read_lines(data: bytes) -> list[dict[str, Any]]:
     """The objects among the first lines of JSON."""
 
-    def found() -> Iterator[dict[str, Any]]:
+    def listed() -> Iterator[dict[str, Any]]:
         for line in data.splitlines()[:_MOST_LINES]:
             with suppress(ValueError, RecursionError):
-                if isinstance(said := json.loads(line), dict):
-                    yield said
+                if isinstance(record := json.loads(line), dict):
+                    yield record
 
-    return list(found())
+    return list(listed())
 
 
-def as_lines(*said: dict[str, Any]) -> bytes:
+def as_lines(*entry: dict[str, Any]) -> bytes:
     """Objects as lines of JSON."""
-    return "\n".join(map(json.dumps, said)).encode()
+    return "\n".join(map(json.dumps, entry)).encode()
 
 
-def with_bytes(said: dict[str, Any]) -> dict[str, Any]:
+def with_bytes(entry: dict[str, Any]) -> dict[str, Any]:
     """The same message; a piece that is text is bytes, as FLARE hands them over."""
-    piece = said.get("piece")
-    return said | ({"piece": piece.encode("latin-1", "replace")} if isinstance(piece, str) else {})
+    piece = entry.get("piece")
+    return entry | ({"piece": piece.encode("latin-1", "replace")} if isinstance(piece, str) else {})
 
 
 def _make_server(world: World, place: Path) -> ServerWorkflow:

@@ -48,17 +48,17 @@ def main() -> None:
         from tests.fuzz.test_targets import NAMES
 
     names = given.only or list(NAMES)
-    seconds, found = max(1, given.seconds // len(names)), 0
+    seconds, count = max(1, given.seconds // len(names)), 0
     for name in names:
         with tempfile.TemporaryDirectory(dir=MEMORY if os.path.isdir(MEMORY) else None) as folder:
-            one = run_target(name, seconds, given.inputs, Path(folder))
+            record = run_target(name, seconds, given.inputs, Path(folder))
             if given.keep:
                 keep_corpus(name, Path(folder))
-        record_result(given.output, name, one)
-        found += bool(one["finding"])
-        finding = one["finding"] or "no finding"
-        print(f"{name:<24}{one['inputs']:>12,} inputs  {one['edges']:>6,} edges  {finding}", flush=True)
-    sys.exit(found > 0)
+        record_result(given.output, name, record)
+        count += bool(record["finding"])
+        finding = record["finding"] or "no finding"
+        print(f"{name:<24}{record['inputs']:>12,} inputs  {record['edges']:>6,} edges  {finding}", flush=True)
+    sys.exit(count > 0)
 
 
 def run_target(name: str, seconds: int, inputs: int, folder: Path) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def run_target(name: str, seconds: int, inputs: int, folder: Path) -> dict[str, 
     return {"inputs": tried, "edges": edges, "seconds": round(time.monotonic() - began), "finding": finding}
 
 
-def record_result(path: Path, name: str, one: dict[str, Any]) -> None:
+def record_result(path: Path, name: str, entry: dict[str, Any]) -> None:
     """Add a target's result to those in a file: inputs and seconds to those of earlier runs of the target.
 
     The finding is that of the last run: the input of an earlier one is in the findings folder.
@@ -112,8 +112,8 @@ def record_result(path: Path, name: str, one: dict[str, Any]) -> None:
     """
     kept = json.loads(path.read_text(encoding="utf-8"))["targets"] if path.exists() else {}
     earlier = kept.get(name, {"inputs": 0, "edges": 0, "seconds": 0})
-    counts = {key: earlier[key] + one[key] for key in ("inputs", "seconds")}
-    summed = one | counts | {"edges": max(earlier["edges"], one["edges"])}
+    counts = {key: earlier[key] + entry[key] for key in ("inputs", "seconds")}
+    summed = entry | counts | {"edges": max(earlier["edges"], entry["edges"])}
     content = {"date": datetime.now(UTC).date().isoformat(), "targets": kept | {name: summed}}
     beside = path.with_suffix(".partial")
     beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
@@ -158,14 +158,14 @@ def fuzz_target(name: str, options: list[str], folder: Path, log: Path) -> None:
 
 def _progress(text: str) -> Iterator[tuple[int, int]]:
     """Inputs tried and edges covered, from libFuzzer's lines."""
-    for found in re.finditer(r"^#(\d+)\t\S+\s+cov: (\d+)", text, re.MULTILINE):
-        yield int(found[1]), int(found[2])
+    for progress_line in re.finditer(r"^#(\d+)\t\S+\s+cov: (\d+)", text, re.MULTILINE):
+        yield int(progress_line[1]), int(progress_line[2])
 
 
 def _last_words(text: str) -> str:
     """The exception of a finding, without the values that it may quote."""
     named = re.findall(r"^(?:ERROR: libFuzzer: ([\w-]+)|(\w+(?:\.\w+)*(?:Error|Exception)))\b", text, re.MULTILINE)
-    return next((one or other for one, other in reversed(named)), "")
+    return next((match or other for match, other in reversed(named)), "")
 
 
 if __name__ == "__main__":

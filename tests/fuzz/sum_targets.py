@@ -102,14 +102,14 @@ def _go_through(given: SumStudy) -> dict[str, bytes]:
     """All files of a study by their kind, the analyst's result among them."""
     for i in (0, 1):
         given.share(i, data=given.table(i, 80))
-    found = {RECEIPT: given.check_boxes(0)}
+    parts = {RECEIPT: given.check_boxes(0)}
     given.close()
     shares = [given.combine(i) for i in (0, 1)]
-    found |= {LIST: given.work / "closing.list", SHARE: shares[0]}
+    parts |= {LIST: given.work / "closing.list", SHARE: shares[0]}
     train_sums(given.study, given.work, given.inbox)
     deliver(given.study, given.work, given.folder / "results", given.analyst.signing_key)
-    found["result"] = given.folder / "results" / "p0" / MODEL_FILE
-    return {kind: path.read_bytes() for kind, path in found.items()}
+    parts["result"] = given.folder / "results" / "p0" / MODEL_FILE
+    return {kind: path.read_bytes() for kind, path in parts.items()}
 
 
 def _make_models(given: SumStudy) -> Iterator[bytes]:

@@ -11,13 +11,13 @@ from tests.fuzz.test_targets import NAMES
 
 
 def test_results_are_kept_target_by_target_and_a_later_run_adds_to_its_own(tmp_path: Path) -> None:
-    path, found = tmp_path / "fuzz.json", {"inputs": 1, "edges": 2, "seconds": 3, "finding": ""}
-    record_result(path, "bundle", found)
-    record_result(path, "map", found)
+    path, record = tmp_path / "fuzz.json", {"inputs": 1, "edges": 2, "seconds": 3, "finding": ""}
+    record_result(path, "bundle", record)
+    record_result(path, "map", record)
     record_result(path, "bundle", {"inputs": 9, "edges": 1, "seconds": 5, "finding": "KeyError"})
     summed = {"inputs": 10, "edges": 2, "seconds": 8, "finding": "KeyError"}
-    assert json.loads(path.read_text())["targets"] == {"bundle": summed, "map": found}
-    assert [one.name for one in tmp_path.iterdir()] == ["fuzz.json"]
+    assert json.loads(path.read_text())["targets"] == {"bundle": summed, "map": record}
+    assert [path_left.name for path_left in tmp_path.iterdir()] == ["fuzz.json"]
 
 
 def test_the_page_counts_findings_and_mutants() -> None:

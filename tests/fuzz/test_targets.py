@@ -45,7 +45,7 @@ def test_mutated_files_are_read_or_refused(name: str, targets: dict[str, Target]
 @pytest.mark.parametrize("path", sorted(FINDINGS.glob("*.bin")), ids=lambda path: path.stem)
 def test_what_fuzzing_found_stays_mended(path: Path, targets: dict[str, Target]) -> None:
     """A finding's file is called after its target: `flare-job.1.bin`."""
-    (target,) = (one for name, one in targets.items() if file_name(name, "") == path.stem.rsplit(".", 1)[0])
+    (target,) = (target for name, target in targets.items() if file_name(name, "") == path.stem.rsplit(".", 1)[0])
     target.survives(path.read_bytes())
 
 

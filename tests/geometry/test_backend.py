@@ -72,21 +72,21 @@ def test_positive_definite_matrices_of_a_batch_are_told_apart(on_backend: Callab
     assert bool(are_positive_definite(on_backend(np.eye(2))))
 
 
-@pytest.mark.parametrize("said", ["operation failed due to a previous error during capture", "CUDA out of memory."])
+@pytest.mark.parametrize("reason", ["operation failed due to a previous error during capture", "CUDA out of memory."])
 def test_what_cannot_be_recorded_is_said_so_and_its_memory_given_back(
-    said: str, torch: ModuleType, monkeypatch: pytest.MonkeyPatch
+    reason: str, torch: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Recording is tested without a GPU: a double stands in for torch's part of it."""
-    device, told = torch.device("cuda", 3), list[Any]()
+    device, calls = torch.device("cuda", 3), list[Any]()
 
     def fail(function: Any, stream: Any, *, pool: Any = None) -> Any:
-        raise RuntimeError(said)
+        raise RuntimeError(reason)
 
-    monkeypatch.setattr(torch.cuda, "device", lambda one: nullcontext())
+    monkeypatch.setattr(torch.cuda, "device", lambda item: nullcontext())
     monkeypatch.setattr(backend, "_recorded", fail)
     for name in ("_cuda_endAllocateToPool", "_cuda_releasePool"):
-        monkeypatch.setattr(torch._C, name, lambda *given, name=name: told.append((name, *given)), raising=False)
+        monkeypatch.setattr(torch._C, name, lambda *given, name=name: calls.append((name, *given)), raising=False)
     monkeypatch.setitem(backend._RECORDINGS.first, device, (None, SimpleNamespace(pool=lambda: (0, 7))))
     assert backend.capture(lambda: None, device) is None
-    assert told == [("_cuda_endAllocateToPool", 3, (0, 7)), ("_cuda_releasePool", 3, (0, 7))]
+    assert calls == [("_cuda_endAllocateToPool", 3, (0, 7)), ("_cuda_releasePool", 3, (0, 7))]
     assert device not in backend._RECORDINGS.first  # the next one begins anew

@@ -50,6 +50,6 @@ def test_directions_are_those_of_the_bfgs_update(n_rounds: int, on_backend: Call
     share = np.array([1.0, 0.5, 0.25])
     expected = [-share[i] * written_out(pairs[i], H0) @ gradient[i] for i in range(N)]
     for _ in range(2):  # products with the gradient that were kept, and computed anew
-        found = memory.direction(on_backend(gradient @ H0), on_backend(share))
-        assert np.allclose(to_numpy(found), expected, rtol=1e-6, atol=1e-6 * np.max(np.abs(expected)))
+        step_direction = memory.direction(on_backend(gradient @ H0), on_backend(share))
+        assert np.allclose(to_numpy(step_direction), expected, rtol=1e-6, atol=1e-6 * np.max(np.abs(expected)))
         memory.meet(on_backend(gradient))

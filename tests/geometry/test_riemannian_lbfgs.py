@@ -77,11 +77,11 @@ def minimise(
 @pytest.mark.parametrize("options", [{}, {"memory_size": 1}, {"refresh_at": frozenset({3, 9})}], ids=str)
 def test_it_finds_the_optimum(h: int, options: dict[str, Any], on_backend: Callable[[Any], Any]) -> None:
     M, c, starts = problems(3, h, seed=h)
-    found = minimise(Linear(on_backend(M), on_backend(c)), on_backend(starts), max_iterations=3000, **options)
-    O, x = map(to_numpy, found.points)
+    solution = minimise(Linear(on_backend(M), on_backend(c)), on_backend(starts), max_iterations=3000, **options)
+    O, x = map(to_numpy, solution.points)
     best = polar_factor(M)
-    assert (found.converged | found.stalled).all()
-    assert np.allclose(found.value, -np.sum(M * best, axis=(1, 2)), atol=1e-9)
+    assert (solution.converged | solution.stalled).all()
+    assert np.allclose(solution.value, -np.sum(M * best, axis=(1, 2)), atol=1e-9)
     assert np.allclose(O.transpose(0, 2, 1) @ O, np.eye(h), atol=1e-11)
     assert np.allclose(O, best, atol=1e-4)
     assert np.allclose(x, c, atol=1e-4)
@@ -98,11 +98,11 @@ def test_values_never_rise_and_the_limit_is_kept() -> None:
     M, c, starts = problems(3, 6, seed=1)
     values = []
     for limit in (0, 1, 3, 10, 500):
-        found = minimise(Linear(M, c, curvature=0.02), starts, max_iterations=limit)
-        assert (found.iterations <= limit).all()
-        assert found.converged.all() == (limit == 500)
-        assert not found.stalled.any()
-        values.append(found.value)
+        solution = minimise(Linear(M, c, curvature=0.02), starts, max_iterations=limit)
+        assert (solution.iterations <= limit).all()
+        assert solution.converged.all() == (limit == 500)
+        assert not solution.stalled.any()
+        values.append(solution.value)
     assert (np.diff(values, axis=0) < 0).all()
 
 
@@ -123,8 +123,10 @@ def test_problems_of_a_batch_go_the_way_they_would_go_alone() -> None:
         objective = Linear(M, c, curvature=0.1)
         together = minimise(objective, starts, max_iterations=limit, tolerance=1e-5)
         for i in range(n):
-            one = slice(i, i + 1)
-            alone = minimise(Linear(M[one], c[one], curvature=0.1), starts[one], max_iterations=limit, tolerance=1e-5)
+            draw = slice(i, i + 1)
+            alone = minimise(
+                Linear(M[draw], c[draw], curvature=0.1), starts[draw], max_iterations=limit, tolerance=1e-5
+            )
             assert together.iterations[i] == alone.iterations[0] <= limit
             assert together.converged[i] == alone.converged[0]
             assert together.value[i] == pytest.approx(alone.value[0], rel=1e-9)
@@ -180,8 +182,8 @@ def test_iterations_that_cannot_be_recorded_are_launched_as_usual(
     monkeypatch.setattr(
         riemannian_lbfgs, "capture", lambda work, device: asked.append(work) or (work if can_record else None)
     )
-    found = minimise(Linear(M, c), starts, max_iterations=500)
-    assert np.allclose(found.value, usual.value, rtol=0, atol=1e-12)
+    solution = minimise(Linear(M, c), starts, max_iterations=500)
+    assert np.allclose(solution.value, usual.value, rtol=0, atol=1e-12)
     # once for each set of problems that go on together
-    assert len(asked) == (len({id(one.__self__) for one in asked}) if can_record else 1)
-    assert found.converged.all()
+    assert len(asked) == (len({id(request.__self__) for request in asked}) if can_record else 1)
+    assert solution.converged.all()

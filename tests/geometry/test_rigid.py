@@ -39,20 +39,24 @@ def test_a_batch_of_maps_acts_map_by_map(rng: np.random.Generator) -> None:
     maps, others = (RigidMap.sample(3, rng=rng, batch_shape=(4,)) for _ in range(2))
     rows = rng.standard_normal((4, 6, 3))
     for i in range(4):
-        one = RigidMap(maps.orthogonal[i], maps.translation[i])
+        rigid_map = RigidMap(maps.orthogonal[i], maps.translation[i])
         other = RigidMap(others.orthogonal[i], others.translation[i])
-        assert np.allclose(maps.apply(rows)[i], one.apply(rows[i]))
-        assert np.allclose(maps.invert(rows)[i], one.invert(rows[i]))
-        assert np.allclose(maps.inverse().apply(rows)[i], one.inverse().apply(rows[i]))
-        assert np.allclose(maps.compose(others).apply(rows)[i], one.compose(other).apply(rows[i]))
+        assert np.allclose(maps.apply(rows)[i], rigid_map.apply(rows[i]))
+        assert np.allclose(maps.invert(rows)[i], rigid_map.invert(rows[i]))
+        assert np.allclose(maps.inverse().apply(rows)[i], rigid_map.inverse().apply(rows[i]))
+        assert np.allclose(maps.compose(others).apply(rows)[i], rigid_map.compose(other).apply(rows[i]))
 
 
 def test_a_batch_of_maps_acts_on_the_same_rows_and_composes_with_one_map(rng: np.random.Generator) -> None:
-    one, many, rows = RigidMap.sample(3, rng=rng), RigidMap.sample(3, rng=rng, batch_shape=(4,)), rng.random((6, 3))
+    rigid_map, many, rows = (
+        RigidMap.sample(3, rng=rng),
+        RigidMap.sample(3, rng=rng, batch_shape=(4,)),
+        rng.random((6, 3)),
+    )
     assert many.apply(rows).shape == (4, 6, 3)
     assert np.allclose(many.invert(many.apply(rows)), rows)
-    assert np.allclose(one.compose(many).apply(rows), many.apply(one.apply(rows)))
-    assert np.allclose(many.compose(one).apply(rows), one.apply(many.apply(rows)))
+    assert np.allclose(rigid_map.compose(many).apply(rows), many.apply(rigid_map.apply(rows)))
+    assert np.allclose(many.compose(rigid_map).apply(rows), rigid_map.apply(many.apply(rows)))
 
 
 def test_moved_to_keeps_the_numbers_and_stays_in_float64(rng: np.random.Generator, torch: ModuleType) -> None:

@@ -21,7 +21,12 @@ def write_wheel(folder: Path, name: str, *requires: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     info, path = f"{name}-1.0.dist-info", folder / f"{name}-1.0-py3-none-any.whl"
     about = "\n".join(
-        ["Metadata-Version: 2.1", f"Name: {name}", "Version: 1.0", *(f"Requires-Dist: {one}" for one in requires)]
+        [
+            "Metadata-Version: 2.1",
+            f"Name: {name}",
+            "Version: 1.0",
+            *(f"Requires-Dist: {name}" for name in requires),
+        ]
     )
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(f"{name}.py", "print('it runs')\n")

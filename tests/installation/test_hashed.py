@@ -36,8 +36,8 @@ def test_files_of_others_need_a_known_hash_and_those_of_this_machine_have_their_
     lines = hashed.list_pinned(
         [folder, entry("Second", "2.0", "https://index/2"), entry("First_Of", "1.0", wheel.as_uri())]
     )
-    own = hashed.hash_file(wheel.as_uri())
-    assert lines == ["second==2.0 --hash=sha256:aa --hash=sha256:bb", f"first-of==1.0 --hash=sha256:{own}"]
+    digest = hashed.hash_file(wheel.as_uri())
+    assert lines == ["second==2.0 --hash=sha256:aa --hash=sha256:bb", f"first-of==1.0 --hash=sha256:{digest}"]
     for name, version in (("second", "2.1"), ("third", "1.0")):
         with pytest.raises(SystemExit):
             hashed.list_pinned([entry(name, version, "https://index/3")])
@@ -46,9 +46,9 @@ def test_files_of_others_need_a_known_hash_and_those_of_this_machine_have_their_
 def test_pip_refuses_a_file_that_has_another_hash(
     hashed: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = hashed.hash_file(write_wheel(tmp_path, "first").as_uri())
+    digest = hashed.hash_file(write_wheel(tmp_path, "first").as_uri())
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    hashed.install(sys.executable, "--dry-run", f"first==1.0 --hash=sha256:{own}")
+    hashed.install(sys.executable, "--dry-run", f"first==1.0 --hash=sha256:{digest}")
     with pytest.raises(SystemExit):
-        hashed.install(sys.executable, "--dry-run", f"first==1.0 --hash=sha256:{own[::-1]}")
+        hashed.install(sys.executable, "--dry-run", f"first==1.0 --hash=sha256:{digest[::-1]}")

@@ -28,12 +28,12 @@ def trained(n_classes: int, seed: int, *, depth: int = 4, rounds: int = 12, **mo
     rows = rng.standard_normal((200, H)).round(1).astype(np.float32)
     signal = rows[:, 0] + rows[:, 1] ** 2 + 0.2 * rng.standard_normal(200)
     labels = signal
-    told: dict[str, Any] = {"objective": OBJECTIVE.get(n_classes, "multi:softprob")}
+    settings: dict[str, Any] = {"objective": OBJECTIVE.get(n_classes, "multi:softprob")}
     if n_classes:
         labels = np.digitize(signal, np.quantile(signal, np.arange(1, n_classes) / n_classes))
-        told |= {"num_class": n_classes} if n_classes > 2 else {}
-    told |= {"max_depth": depth, "eta": 0.3, "nthread": 1, "verbosity": 0, **more}
-    return xgboost.train(told, xgboost.DMatrix(rows, labels, nthread=1), rounds)
+        settings |= {"num_class": n_classes} if n_classes > 2 else {}
+    settings |= {"max_depth": depth, "eta": 0.3, "nthread": 1, "verbosity": 0, **more}
+    return xgboost.train(settings, xgboost.DMatrix(rows, labels, nthread=1), rounds)
 
 
 def task_of(n_classes: int, **more: Any) -> BoostingTask:

@@ -18,8 +18,8 @@ def test_recalibrated_probabilities_come_near_the_true_ones(n_classes: int, fact
     truth = (rng.random((3000, 1)) > true.cumsum(axis=1)).sum(axis=1).clip(max=n_classes - 1)
     shift = np.linspace(0.0, 1.0, n_classes) if factor != 1.0 else 0.0
     given = softmax(factor * scores + shift, axis=1)
-    found = Recalibration.fit(truth[:1000], given[:1000]).apply(given[1000:])
-    off, before = (np.abs(one - true[1000:]).mean() for one in (found, given[1000:]))
+    calibrated = Recalibration.fit(truth[:1000], given[:1000]).apply(given[1000:])
+    off, before = (np.abs(probabilities - true[1000:]).mean() for probabilities in (calibrated, given[1000:]))
     assert off < (0.03 if factor == 1.0 else 0.5 * before)
 
 

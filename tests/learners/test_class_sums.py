@@ -43,12 +43,12 @@ def test_without_noise_scores_are_the_log_densities_of_shrunk_covariances() -> N
     phi, codes = draw(3000)
     x, scores = phi[:, :-1], fit_quadratic(by_class(phi, codes)).scores(phi)
     parts = [x[codes == k] for k in range(3)]
-    own = [np.cov(part.T, bias=True) for part in parts]
+    covariances = [np.cov(part.T, bias=True) for part in parts]
     shares = np.array([len(part) for part in parts]) / len(x)
-    pooled = np.einsum("k,kij->ij", shares, own)
+    pooled = np.einsum("k,kij->ij", shares, covariances)
     ridge = 1e-3 * np.trace(pooled) / 2 * np.eye(2)
     expected = []
-    for share, part, covariance in zip(shares, parts, own, strict=True):
+    for share, part, covariance in zip(shares, parts, covariances, strict=True):
         weight = 0.8 * min(1.0, 3 * share)
         shrunk = weight * covariance + (1 - weight) * pooled + ridge
         expected.append(np.log(share) + multivariate_normal(part.mean(axis=0), shrunk).logpdf(x))

@@ -27,7 +27,7 @@ def test_a_lead_of_ten_points_on_57_rows_is_not_taken_for_none() -> None:
     mixed = compare(*rows_of_two_classes(57, only_joint=10, only_alone=4, neither=3), kind="classes")
     lost = compare(*rows_of_two_classes(57, only_joint=0, only_alone=8, neither=3), kind="classes")
     assert clear.value == pytest.approx(mixed.value, abs=0.01) == pytest.approx(0.104, abs=0.01)
-    assert [one.answer for one in (clear, mixed, lost)] == ["pays", "cannot tell", "does not pay"]
+    assert [gain_of_case.answer for gain_of_case in (clear, mixed, lost)] == ["pays", "cannot tell", "does not pay"]
     assert 166 <= mixed.n_needed <= 190  # (2.80 · 0.484 / 0.105)² and a little for what 57 rows leave open
 
 
@@ -37,11 +37,11 @@ def test_the_gain_is_the_difference_of_the_scores(kind: str) -> None:
     rng = np.random.default_rng(0)
     truth = rng.choice(3, 50, p=[0.6, 0.3, 0.1]) if kind == "classes" else rng.standard_normal(50)
     joint, *alone = (np.where(rng.random(50) < share, truth, rng.permutation(truth)) for share in (0.9, 0.6, 0.7, 0.2))
-    found = compare(truth, joint, np.stack(alone), kind=kind)
-    values = [score_value(truth, one, kind=kind) for one in (joint, *alone)]
-    assert found.value == pytest.approx(values[0] - np.mean(values[1:]))
-    assert found.low < found.value < found.high
-    assert Gain.from_dict(json.loads(json.dumps(found.as_dict(), allow_nan=False))) == found
+    gain = compare(truth, joint, np.stack(alone), kind=kind)
+    values = [score_value(truth, predicted, kind=kind) for predicted in (joint, *alone)]
+    assert gain.value == pytest.approx(values[0] - np.mean(values[1:]))
+    assert gain.low < gain.value < gain.high
+    assert Gain.from_dict(json.loads(json.dumps(gain.as_dict(), allow_nan=False))) == gain
 
 
 @pytest.mark.parametrize("kind", ["classes", "number"])
@@ -59,8 +59,8 @@ def test_intervals_of_the_gain_cover_it_as_often_as_they_say(kind: str) -> None:
             truth = rng.standard_normal(57)
             joint, alone = truth + np.sqrt(3) * 0.4 * (2 * hard - 1), truth + np.sqrt(3) * 0.6 * (2 * luck - 1)
             expected = 0.36 - 0.16
-        found = compare(truth, joint, alone[None], kind=kind)
-        held.append(found.low <= expected <= found.high)
+        gain = compare(truth, joint, alone[None], kind=kind)
+        held.append(gain.low <= expected <= gain.high)
     assert 0.92 <= np.mean(held) <= 0.99
 
 
@@ -97,29 +97,29 @@ def test_a_class_of_two_rows_that_agree_leaves_much_open() -> None:
     """The two rows decide half of balanced accuracy; 28 rows of the other class do not make up for that."""
     truth = np.repeat([0, 1], [28, 2])
     alone = np.where(np.arange(30) < 4, 9, truth)
-    found = compare(truth, truth, alone[None], kind="classes")
-    assert found.value == pytest.approx(4 / 56)
-    assert found.answer == "cannot tell"
+    gain = compare(truth, truth, alone[None], kind="classes")
+    assert gain.value == pytest.approx(4 / 56)
+    assert gain.answer == "cannot tell"
 
 
 def test_no_smaller_number_of_rows_is_said_to_be_needed() -> None:
     """With three rows Student's interval is wider than the normal law says, by which the number is reckoned."""
-    found = Gain("R²", 0.3, -0.09, 0.69, 3, 3)
-    assert found.answer == "cannot tell"
-    assert "needed" not in found.sentence()
+    gain = Gain("R²", 0.3, -0.09, 0.69, 3, 3)
+    assert gain.answer == "cannot tell"
+    assert "needed" not in gain.sentence()
 
 
 def test_rows_that_all_agree_do_not_show_that_nothing_is_gained() -> None:
     truth = np.arange(10) % 2
-    found = compare(truth, truth, truth[None], kind="classes")
-    assert (found.value, found.answer, found.n_needed) == (0.0, "cannot tell", None)
+    gain = compare(truth, truth, truth[None], kind="classes")
+    assert (gain.value, gain.answer, gain.n_needed) == (0.0, "cannot tell", None)
     assert compare(truth[:1], truth[:1], truth[None, :1], kind="classes").answer == "cannot tell"
     assert compare(np.full(4, 0.1), np.arange(4.0), np.arange(4.0)[None], kind="number") is None
 
 
 def test_nothing_is_written_as_minus_zero() -> None:
-    found = [Gain(metric, 0.0, 0.0, 0.0, 3, 3).written(-1e-5) for metric in ("R²", "balanced accuracy")]
-    assert found == ["+0.000", "+0.0"]
+    written = [Gain(metric, 0.0, 0.0, 0.0, 3, 3).written(-1e-5) for metric in ("R²", "balanced accuracy")]
+    assert written == ["+0.000", "+0.0"]
 
 
 def test_a_rare_class_is_judged_by_the_area_under_the_curve_with_a_paired_interval() -> None:
@@ -140,9 +140,9 @@ def test_a_rare_class_is_judged_by_the_area_under_the_curve_with_a_paired_interv
     single = compare(truth, none, none[None], kind="classes", shares=(shares(joint[0]), shares(alone[:1])))
     assert single.value == pytest.approx(curve.auc_gain.value)
     assert (single.low, single.high) == pytest.approx((curve.auc_gain.low, curve.auc_gain.high), abs=0.002)
-    found = score(truth, none, kind="classes", rng=rng, shares=shares(joint[0]))
-    assert (found.metric, found.balanced_accuracy) == ("AUC", 0.5)
-    assert found.value == pytest.approx(curve.joint.auc.value)
+    measured_score = score(truth, none, kind="classes", rng=rng, shares=shares(joint[0]))
+    assert (measured_score.metric, measured_score.balanced_accuracy) == ("AUC", 0.5)
+    assert measured_score.value == pytest.approx(curve.joint.auc.value)
 
 
 def test_models_that_rank_all_rows_alike_are_not_shown_to_differ() -> None:

@@ -111,7 +111,7 @@ def require_no_mean(model: Model, rows: np.ndarray) -> None:
 def test_a_leaf_of_a_forest_is_of_five_rows_at_least(kind: Kind) -> None:
     """With one row a leaf, every row's number to predict stood in the model."""
     estimator = train_learner("forest", *rows_and_labels(kind), kind=kind, seed=0).estimator
-    trees = [one.tree_ for one in (estimator if kind == "classes" else estimator.regressor_).estimators_]
+    trees = [estimator.tree_ for estimator in (estimator if kind == "classes" else estimator.regressor_).estimators_]
     assert min(tree.n_node_samples[tree.children_left < 0].min() for tree in trees) == 5
 
 
@@ -139,7 +139,7 @@ def test_many_rows_are_predicted_in_blocks_and_come_out_the_same() -> None:
     rows, labels = rows_and_labels("classes", n=300)
     model = train_learner("forest", rows, labels, kind="classes", seed=0).to_model()
     many = np.random.default_rng(2).uniform(0, 10, (20_000, H))
-    assert np.array_equal(model.predict(many)[::997], np.concatenate([model.predict(one[None]) for one in many[::997]]))
+    assert np.array_equal(model.predict(many)[::997], np.concatenate([model.predict(row[None]) for row in many[::997]]))
 
 
 # trees
@@ -239,9 +239,9 @@ def test_trees_that_would_take_too_long_are_refused(n_classes: int) -> None:
 @given(st.lists(st.floats(-1e30, 1e30), min_size=1), st.floats(1e-3, 1e3))
 def test_limits_split_rows_as_the_library_splits_them(values: list[float], scale: float) -> None:
     limit = np.array(values)
-    found = unscale_limits(widen_limits(limit), scale)
-    for rows in (found, np.nextafter(found, np.inf), np.nextafter(found, -np.inf), limit * scale):
-        assert np.array_equal(rows <= found, (rows / scale).astype(np.float32) <= limit)
+    limits = unscale_limits(widen_limits(limit), scale)
+    for rows in (limits, np.nextafter(limits, np.inf), np.nextafter(limits, -np.inf), limit * scale):
+        assert np.array_equal(rows <= limits, (rows / scale).astype(np.float32) <= limit)
 
 
 def document(**changed: Any) -> bytes:
@@ -264,8 +264,8 @@ def document(**changed: Any) -> bytes:
 
 
 def test_a_booster_is_read_from_its_document() -> None:
-    found, outputs, base = read_xgboost(document(), 1.0)
-    function = lay_out_trees(found, outputs, intercepts=base)
+    trees, outputs, base = read_xgboost(document(), 1.0)
+    function = lay_out_trees(trees, outputs, intercepts=base)
     model = Model(ModelSpec(H, 3), function, "softmax", np.arange(3, dtype=np.int32), np.full(3, 1 / 3))
     below = np.nextafter(np.float32(0.5), np.float32(0))
     # below 0.5 the classes have 0.0, 0.1 + 0.15 and 0.2 + 0.1; from 0.5 on 0.0, -0.1 + 0.15 and -0.2 + 0.1
@@ -314,7 +314,9 @@ def feature_maps(draw: Any) -> Any:
         st.lists(st.tuples(st.sampled_from(list(KINDS)), st.booleans(), st.booleans()), min_size=1, max_size=5)
     )
     columns = [KINDS[kind](f"c{k}", "indicate" if missing else "refuse") for k, (kind, missing, _) in enumerate(drawn)]
-    logs = frozenset(one.name for one, (_, _, log) in zip(columns, drawn, strict=True) if log and one.kind == "number")
+    logs = frozenset(
+        each.name for each, (_, _, log) in zip(columns, drawn, strict=True) if log and each.kind == "number"
+    )
     schema = Schema(tuple(columns))
     if draw(st.booleans()):
         features: Any = LevelFeatures(make_workload(schema, log_scaled=logs), schema)

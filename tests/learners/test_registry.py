@@ -63,7 +63,7 @@ def test_where_rows_lie_changes_no_score(name: str, kind: Kind) -> None:
     for each in (rows, rows + np.array([300.0, -300.0, 0.0, 30.0]), rows + np.array([1e4, -1e4, 0.0, 1e3])):
         fitted = train_learner(name, each[:120], labels[:120], kind=kind, seed=0)
         sent = [fitted.to_model()] if LEARNERS[name].delivers else []
-        scores += [score_value(labels[120:], one.predict(each[120:]), kind=kind) for one in (fitted, *sent)]
+        scores += [score_value(labels[120:], model.predict(each[120:]), kind=kind) for model in (fitted, *sent)]
     assert scores[0] > 0.6
     close = {"random-fourier": 0.06, "xgboost": 0.06}.get(name, 2e-3)  # XGBoost rounds numbers to single precision
     assert scores == pytest.approx(len(scores) * scores[:1], abs=close)
@@ -73,8 +73,8 @@ def test_where_rows_lie_changes_no_score(name: str, kind: Kind) -> None:
 def test_with_one_class_only_that_class_is_predicted(name: str) -> None:
     rows, _ = rows_and_classes(20)
     for labels, kind in ((np.full(20, 7), "classes"), (np.full(20, 7.5), "number"), (np.array([2.0]), "number")):
-        found = train_learner(name, rows[: labels.size], labels, kind=kind, seed=0).predict(rows)
-        assert found == pytest.approx(float(labels[0]))
+        predictions = train_learner(name, rows[: labels.size], labels, kind=kind, seed=0).predict(rows)
+        assert predictions == pytest.approx(float(labels[0]))
 
 
 def test_rows_that_are_all_alike_can_be_learned_from() -> None:
@@ -86,11 +86,11 @@ def test_rows_that_are_all_alike_can_be_learned_from() -> None:
 def test_an_approximate_kernel_predicts_nearly_what_the_kernel_does(name: str) -> None:
     rows, classes = rows_and_classes(900)
     exact = train_learner("svm", rows, classes, kind="classes", seed=0).predict(rows)
-    found = train_learner(name, rows, classes, kind="classes", seed=0).predict(rows)
-    assert np.mean(found == exact) > 0.85
+    predictions = train_learner(name, rows, classes, kind="classes", seed=0).predict(rows)
+    assert np.mean(predictions == exact) > 0.85
     numbers = rows[:, 0] + rows[:, 1]
-    found = train_learner(name, rows, numbers, kind="number", seed=0).predict(rows)
-    assert score_value(numbers, found, kind="number") > 0.8
+    predictions = train_learner(name, rows, numbers, kind="number", seed=0).predict(rows)
+    assert score_value(numbers, predictions, kind="number") > 0.8
 
 
 def test_auto_chooses_the_candidate_that_predicts_other_participants_best() -> None:
@@ -139,17 +139,17 @@ def test_auto_takes_the_first_learner_of_sums_that_predicts_the_label() -> None:
 
 def test_a_learner_of_ones_own_is_used_as_it_is() -> None:
     rows, classes = rows_and_classes(60)
-    own = EstimatorLearner(
+    learner = EstimatorLearner(
         "nearest", "one neighbour", lambda kind, *, shape, seed: KNeighborsClassifier(1), delivers=False
     )
-    assert resolve_learner(own) is own
-    fitted = train_learner(own, rows, classes, kind="classes", seed=0)
+    assert resolve_learner(learner) is learner
+    fitted = train_learner(learner, rows, classes, kind="classes", seed=0)
     assert fitted.learner == "nearest"
     assert np.array_equal(fitted.predict(rows), classes)
     with raising(InputError, "learner", got="nearest"):
-        resolve_learner(own, to_deliver=True)
+        resolve_learner(learner, to_deliver=True)
     with raising(InputError, "learner", got="nearest"):
-        resolve_learner(own, engine="dask")
+        resolve_learner(learner, engine="dask")
 
 
 @pytest.mark.parametrize(
@@ -172,12 +172,12 @@ def test_rows_to_choose_by_are_the_same_before_and_after_rows_are_drawn_to_train
     counts = [60_000, 5_000, 300]
     drawn = draw_rows(counts, MOST_ROWS, 3)
     assert sum(map(len, drawn)) <= MOST_ROWS
-    after = choice_rows([own.size for own in drawn], 3)
+    after = choice_rows([draw.size for draw in drawn], 3)
     before = choice_rows(counts, 3)
-    for own, picks, expected in zip(drawn, after, before, strict=True):
-        assert np.array_equal(own[picks], expected)
+    for drawn_rows, picks, expected in zip(drawn, after, before, strict=True):
+        assert np.array_equal(drawn_rows[picks], expected)
     assert 590 <= sum(map(len, before)) <= 600
-    assert [own.tolist() for own in draw_rows([3, 2], 10, 0)] == [[0, 1, 2], [0, 1]]
+    assert [positions.tolist() for positions in draw_rows([3, 2], 10, 0)] == [[0, 1, 2], [0, 1]]
 
 
 def test_folds_have_everybody_once_and_labels_evenly() -> None:
@@ -191,17 +191,17 @@ def test_folds_have_everybody_once_and_labels_evenly() -> None:
 def test_balanced_accuracy_by_hand() -> None:
     """2 of 4 rows of class 0 are right, 1 of 1 of class 1, 1 of 2 of class 5: (0.5 + 1 + 0.5)/3. Plain accuracy is 4/7."""
     truth, predicted = np.array([0, 0, 0, 0, 1, 5, 5]), np.array([0, 0, 1, 5, 1, 5, 9])
-    found = score(truth, predicted, kind="classes", rng=np.random.default_rng(0))
-    assert found.value == pytest.approx(2 / 3)
-    assert (found.metric, found.n) == ("balanced accuracy", 7)
+    measured_score = score(truth, predicted, kind="classes", rng=np.random.default_rng(0))
+    assert measured_score.value == pytest.approx(2 / 3)
+    assert (measured_score.metric, measured_score.n) == ("balanced accuracy", 7)
 
 
 def test_r2_by_hand() -> None:
     """Squared errors 1 + 0 + 4 against 1 + 0 + 1 around the mean 2: 1 − 5/2."""
-    found = score(np.array([1.0, 2, 3]), np.array([2.0, 2, 5]), kind="number", rng=np.random.default_rng(0))
-    assert found.value == pytest.approx(-1.5)
-    assert found.metric == "R²"
-    assert found.low <= found.value <= found.high
+    measured_score = score(np.array([1.0, 2, 3]), np.array([2.0, 2, 5]), kind="number", rng=np.random.default_rng(0))
+    assert measured_score.value == pytest.approx(-1.5)
+    assert measured_score.metric == "R²"
+    assert measured_score.low <= measured_score.value <= measured_score.high
 
 
 def test_intervals_of_balanced_accuracy_cover_it_as_often_as_they_say() -> None:
@@ -209,8 +209,8 @@ def test_intervals_of_balanced_accuracy_cover_it_as_often_as_they_say() -> None:
     rng = np.random.default_rng(3)
     truth = np.repeat([0, 1], 30)
     right = rng.random((300, 60)) < np.where(truth == 0, 0.9, 0.6)
-    found = [score(truth, np.where(one, truth, 9), kind="classes", rng=rng) for one in right]
-    assert 0.9 <= np.mean([one.low <= 0.75 <= one.high for one in found]) <= 0.99
+    measured_scores = [score(truth, np.where(is_right, truth, 9), kind="classes", rng=rng) for is_right in right]
+    assert 0.9 <= np.mean([measured.low <= 0.75 <= measured.high for measured in measured_scores]) <= 0.99
 
 
 def test_intervals_of_r2_cover_it_as_often_as_they_say() -> None:
@@ -218,28 +218,28 @@ def test_intervals_of_r2_cover_it_as_often_as_they_say() -> None:
     rng = np.random.default_rng(4)
     truth = rng.standard_normal((300, 80))
     noise = 0.5 * rng.standard_normal((300, 80))
-    found = [score(t, t + e, kind="number", rng=rng) for t, e in zip(truth, noise, strict=True)]
-    assert 0.88 <= np.mean([one.low <= 0.75 <= one.high for one in found]) <= 0.99
+    measured_scores = [score(t, t + e, kind="number", rng=rng) for t, e in zip(truth, noise, strict=True)]
+    assert 0.88 <= np.mean([measured.low <= 0.75 <= measured.high for measured in measured_scores]) <= 0.99
 
 
 @pytest.mark.parametrize("right", [True, False])
 def test_a_perfect_and_a_hopeless_score_have_an_interval_with_a_width(right: bool) -> None:
     truth = np.arange(20) % 2
-    found = score(truth, truth if right else 1 - truth, kind="classes", rng=np.random.default_rng(0))
-    assert found.value == float(right)
-    assert 0.02 < found.high - found.low < 0.5
-    assert found.low <= found.value <= found.high
+    measured_score = score(truth, truth if right else 1 - truth, kind="classes", rng=np.random.default_rng(0))
+    assert measured_score.value == float(right)
+    assert 0.02 < measured_score.high - measured_score.low < 0.5
+    assert measured_score.low <= measured_score.value <= measured_score.high
 
 
 def test_a_score_survives_json() -> None:
-    found = score(np.array([0, 1, 1]), np.array([0, 1, 0]), kind="classes", rng=np.random.default_rng(0))
-    assert Score.from_dict(json.loads(json.dumps(found.as_dict(), allow_nan=False))) == found
+    measured_score = score(np.array([0, 1, 1]), np.array([0, 1, 0]), kind="classes", rng=np.random.default_rng(0))
+    assert Score.from_dict(json.loads(json.dumps(measured_score.as_dict(), allow_nan=False))) == measured_score
 
 
 def test_where_all_numbers_are_alike_r2_is_undefined_and_stays_so_through_json() -> None:
-    found = score(np.full(5, 0.1), np.arange(5.0), kind="number", rng=np.random.default_rng(0))
-    assert math.isnan(found.value)
-    plain = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    measured_score = score(np.full(5, 0.1), np.arange(5.0), kind="number", rng=np.random.default_rng(0))
+    assert math.isnan(measured_score.value)
+    plain = json.loads(json.dumps(measured_score.as_dict(), allow_nan=False))
     assert plain["value"] is plain["low"] is plain["high"] is None
     again = Score.from_dict(plain)
     assert all(math.isnan(x) for x in (again.value, again.low, again.high))

@@ -68,8 +68,8 @@ def test_without_noise_the_ridge_is_that_of_the_evidence_of_the_rows(signal: flo
     y = np.where(y > 0, 1.0, -1.0)
     reference = BayesianRidge().fit(phi[:, :-1], y)
     sums = Sums(phi.T @ phi, phi.T @ y[:, None], C0, 2, unit_length=True)
-    found = find_ridge(sums, *centre_sums(sums, shrink=False)[:2])
-    assert 0.5 < found / (reference.lambda_ / reference.alpha_) < 2
+    ridge = find_ridge(sums, *centre_sums(sums, shrink=False)[:2])
+    assert 0.5 < ridge / (reference.lambda_ / reference.alpha_) < 2
 
 
 def test_without_noise_the_ridge_does_not_follow_what_rounding_leaves_where_features_do_not_vary() -> None:
@@ -80,7 +80,7 @@ def test_without_noise_the_ridge_does_not_follow_what_rounding_leaves_where_feat
     y = np.where(phi[:, 0] + rng.normal(0, 1, 3000) > 0, 1.0, -1.0)[:, None]
     exact = Sums(phi.T @ phi, phi.T @ y, C0, 2)
     rounded = Sums(exact.products + 1e-2 * np.outer(along, along), exact.outcomes + along[:, None], C0, 2)
-    ridges = [find_ridge(one, *centre_sums(one, shrink=False)[:2]) for one in (exact, rounded)]
+    ridges = [find_ridge(sums, *centre_sums(sums, shrink=False)[:2]) for sums in (exact, rounded)]
     assert ridges[1] == pytest.approx(ridges[0], rel=0.05)
 
 
@@ -91,9 +91,9 @@ def test_without_noise_the_discriminant_is_that_of_the_rows(n_classes: int) -> N
     reference = LinearDiscriminantAnalysis().fit(phi[:, :-1], y).predict_proba(phi[:, :-1])
     scores = fit_discriminant(summed(phi, y, n_classes)).scores(phi)
     scores = np.hstack([0 * scores, scores]) if n_classes == 2 else scores
-    found = np.exp(scores - scores.max(axis=1, keepdims=True))
-    found /= found.sum(axis=1, keepdims=True)
-    assert np.abs(found - reference).max() < 0.03
+    probabilities = np.exp(scores - scores.max(axis=1, keepdims=True))
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
+    assert np.abs(probabilities - reference).max() < 0.03
 
 
 @pytest.mark.parametrize("shrink", [True, False])
@@ -162,15 +162,15 @@ def test_the_discriminant_of_small_classes_holds_in_every_draw_of_strong_noise()
         [rng.standard_normal((n, D - 1)) + 6 * (np.eye(K, D - 1) - 1 / K * (np.arange(D - 1) < K))[y], y]
     )
     scale_to_unit(phi, c0)
-    found = []
+    collected = []
     for _ in range(12):
         noise = np.triu(rng.standard_normal((D, D))) * np.where(np.eye(D), 1, math.sqrt(0.5))
         S, T = phi.T @ phi + scales[0] * (np.triu(noise) + np.triu(noise, 1).T), phi.T @ (np.eye(K)[y] - 1 / K)
         sums = Sums(S, T + scales[1] * rng.standard_normal(T.shape), c0, K, scales, unit_length=True)
         assert abs(sums.n_rows - n) < 200
         model = fit_discriminant(sums, shrink=False)
-        found.append(float(np.mean(model.predict(phi) == y)))
-    assert min(found) > 0.9
+        collected.append(float(np.mean(model.predict(phi) == y)))
+    assert min(collected) > 0.9
 
 
 def test_sums_that_do_not_fit_are_refused() -> None:

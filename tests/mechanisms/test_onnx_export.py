@@ -32,12 +32,12 @@ def test_every_delivered_model_predicts_the_same_as_onnx(kind: Kind, n_classes: 
     rows, labels = rows_and_labels(kind, n_classes)
     model = train_learner(name, rows, labels, kind=kind, seed=0).to_model(n_classes + 1 if kind == "classes" else 0)
     new = np.random.default_rng(1).uniform(0, 10, (500, H)).astype(np.float32).astype(np.float64)
-    (expected, probabilities), (found, shares) = model.predict_with_probabilities(new), run_onnx(model, new)
+    (expected, probabilities), (predicted, shares) = model.predict_with_probabilities(new), run_onnx(model, new)
     assert (shares is None) == (probabilities is None) == (kind == "number")
     if shares is None or probabilities is None:
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        np.testing.assert_allclose(predicted, expected, rtol=1e-5)
     else:
-        assert np.array_equal(found, expected)
+        assert np.array_equal(predicted, expected)
         np.testing.assert_allclose(shares, probabilities, atol=1e-6)
 
 
@@ -47,14 +47,14 @@ def test_models_of_sums_are_written_with_their_features(drawn: Any, n_classes: i
     features, rows = drawn
     _, model = sum_model(features, n_classes, seed, (-0.5, 0.75))
     rows = rows.astype(np.float32).astype(np.float64)
-    (expected, probabilities), (found, shares) = model.predict_with_probabilities(rows), run_onnx(model, rows)
+    (expected, probabilities), (predicted, shares) = model.predict_with_probabilities(rows), run_onnx(model, rows)
     assert (shares is None) == (probabilities is None)
     if shares is not None and probabilities is not None:
         np.testing.assert_allclose(shares, probabilities, atol=2e-4)  # filters of pictures are in single precision
     if n_classes:
-        assert (found == expected).mean() > 0.97
+        assert (predicted == expected).mean() > 0.97
     else:
-        np.testing.assert_allclose(found, expected, atol=2e-4)
+        np.testing.assert_allclose(predicted, expected, atol=2e-4)
 
 
 def test_features_that_are_not_moorings_are_refused() -> None:

@@ -38,22 +38,22 @@ def infer(inputs: dict[str, Any], rng: np.random.Generator, **options: Any) -> F
 
 def test_a_category_in_the_rows_is_found_and_labels_alone_are_at_chance(rng: np.random.Generator) -> None:
     """600 rows: the baseline is at 0.5 ± 0.02."""
-    found = infer(study(rng), rng)
-    assert found.value > 0.95
-    assert found.chance == 0.5
-    assert found.control == pytest.approx(0.5, abs=0.08)
-    assert found.value in found.interval
-    assert found.interval.high - found.interval.low < 0.15
-    assert (found.name, found.n, found.higher_is_worse) == ("attribute", 600, True)
+    inference = infer(study(rng), rng)
+    assert inference.value > 0.95
+    assert inference.chance == 0.5
+    assert inference.control == pytest.approx(0.5, abs=0.08)
+    assert inference.value in inference.interval
+    assert inference.interval.high - inference.interval.low < 0.15
+    assert (inference.name, inference.n, inference.higher_is_worse) == ("attribute", 600, True)
 
 
 def test_a_reconstruction_of_pure_noise_tells_nothing(rng: np.random.Generator) -> None:
     """1,500 rows: 0.5 ± 0.013; an accuracy of 0.56 would be seen."""
     inputs = study(rng, 1500)
     inputs["target_reconstruction"] = rng.standard_normal((1500, 4))
-    found = infer(inputs, rng)
-    assert 0.5 in found.interval
-    assert found.interval.high - found.interval.low < 0.06
+    inference = infer(inputs, rng)
+    assert 0.5 in inference.interval
+    assert inference.interval.high - inference.interval.low < 0.06
 
 
 def test_accuracy_is_balanced(rng: np.random.Generator) -> None:
@@ -68,9 +68,9 @@ def test_a_label_that_tells_the_attribute_leaves_no_advantage(rng: np.random.Gen
     inputs = study(rng)
     inputs["population_labels"] = np.where(inputs["population_attribute"] == "yes", 5, 6)
     inputs["target_labels"] = np.where(inputs["attribute"] == "yes", 5, 6)
-    found = infer(inputs, rng)
-    assert found.control == 1.0
-    assert found.value <= 1.0
+    inference = infer(inputs, rng)
+    assert inference.control == 1.0
+    assert inference.value <= 1.0
 
 
 def test_the_baseline_makes_the_most_of_a_label_even_of_a_rare_category(rng: np.random.Generator) -> None:
@@ -79,14 +79,14 @@ def test_the_baseline_makes_the_most_of_a_label_even_of_a_rare_category(rng: np.
     yes = rng.random(2 * n) < 0.1
     labels = np.where(rng.random(2 * n) < np.where(yes, 0.8, 0.2), 1, 0)
     rows = rng.standard_normal((2 * n, 2))
-    found = infer_attribute(
+    inference = infer_attribute(
         yes[n:],
         population=KnownRows(rows[:n], yes[:n], labels[:n]),
         target_reconstruction=rows[n:],
         target_labels=labels[n:],
         rng=rng,
     )
-    assert found.control == pytest.approx(0.8, abs=0.05)
+    assert inference.control == pytest.approx(0.8, abs=0.05)
 
 
 def test_an_attacker_with_labels_does_as_well_as_the_label_where_rows_say_nothing(rng: np.random.Generator) -> None:
@@ -111,18 +111,18 @@ def test_a_label_that_the_population_lacks_does_no_harm(rng: np.random.Generator
 def test_a_category_that_the_population_lacks_is_never_found(rng: np.random.Generator) -> None:
     inputs = study(rng)
     inputs["attribute"] = np.where(np.arange(600) < 300, "maybe", inputs["attribute"])
-    found = infer(inputs, rng)
-    assert found.value < 2 / 3 + 1e-12
+    inference = infer(inputs, rng)
+    assert inference.value < 2 / 3 + 1e-12
 
 
 def test_a_number_in_the_rows_is_found(rng: np.random.Generator) -> None:
     inputs = study(rng)
     for name, rows in (("attribute", "target_reconstruction"), ("population_attribute", "population_rows")):
         inputs[name] = 50 + 10 * inputs[rows].sum(axis=1)
-    found = infer(inputs, rng, kind="number")
-    assert found.value > 0.999
-    assert found.chance == 0.0
-    assert found.control == pytest.approx(0.0, abs=0.05)
+    inference = infer(inputs, rng, kind="number")
+    assert inference.value > 0.999
+    assert inference.chance == 0.0
+    assert inference.control == pytest.approx(0.0, abs=0.05)
     inputs["target_reconstruction"] = np.broadcast_to(inputs["population_rows"].mean(axis=0), (600, 4))
     assert infer(inputs, rng, kind="number").value == pytest.approx(0.0, abs=0.02)
 
@@ -133,15 +133,15 @@ def test_a_number_that_the_label_tells_in_part(rng: np.random.Generator) -> None
     for name, labels in (("attribute", "target_labels"), ("population_attribute", "population_labels")):
         inputs[labels] = np.arange(600) % 2
         inputs[name] = 2.0 * inputs[labels] + rng.standard_normal(600)
-    found = infer(inputs, rng, kind="number")
-    assert found.control == pytest.approx(0.5, abs=0.08)
+    inference = infer(inputs, rng, kind="number")
+    assert inference.control == pytest.approx(0.5, abs=0.08)
 
 
 def test_a_number_that_does_not_vary_has_no_r2(rng: np.random.Generator) -> None:
     inputs = {**study(rng), "attribute": np.full(600, 0.1), "population_attribute": np.arange(600.0)}
-    found = infer(inputs, rng, kind="number")
-    assert math.isnan(found.value)
-    assert not found.interval.known
+    inference = infer(inputs, rng, kind="number")
+    assert math.isnan(inference.value)
+    assert not inference.interval.known
 
 
 def test_resamples_in_which_a_number_does_not_vary_have_no_part_in_its_interval(rng: np.random.Generator) -> None:
@@ -156,7 +156,7 @@ def test_the_interval_of_r2_is_that_of_r2_on_the_resampled_rows(rng: np.random.G
     """Eight rows, so that the mean of each resample matters; the same resamples, scored by scikit-learn."""
     truth, known, labels = rng.standard_normal(8), np.arange(5.0), np.zeros(8)
     rows = truth[:, None] + 0.3 * rng.standard_normal((8, 1))
-    found = infer_attribute(
+    inference = infer_attribute(
         truth,
         population=KnownRows(known[:, None], known, labels[:5]),
         target_reconstruction=rows,
@@ -169,7 +169,7 @@ def test_the_interval_of_r2_is_that_of_r2_on_the_resampled_rows(rng: np.random.G
     guesses = make_pipeline(StandardScaler(), Ridge()).fit(known[:, None], known).predict(rows)
     scores = [r2_score(truth, guesses, sample_weight=times) for times in resamples]
     expected = np.quantile(scores, [0.025, 0.975])
-    assert (found.interval.low, found.interval.high) == (pytest.approx(expected[0]), pytest.approx(expected[1]))
+    assert (inference.interval.low, inference.interval.high) == (pytest.approx(expected[0]), pytest.approx(expected[1]))
 
 
 def test_r2_loses_no_digits_where_numbers_lie_far_from_nought(rng: np.random.Generator) -> None:

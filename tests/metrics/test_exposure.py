@@ -30,11 +30,11 @@ def named(column: int, value: float) -> str:
 def test_carriers_of_a_rare_value_are_found_by_rank(shrunk: float) -> None:
     rows = table()
     noisy = shrunk * (rows + 0.2 * np.random.default_rng(1).standard_normal(rows.shape) + [0, 0, 0, 0, 9])
-    found = find_exposed_value(
+    exposed = find_exposed_value(
         Carriers.of(rows), [("a", np.zeros_like(rows)), ("b", noisy)], guessed=[np.zeros_like(rows)], name_of=named
     )
-    assert found is not None
-    attack, figure = found
+    assert exposed is not None
+    attack, figure = exposed
     assert (attack, figure.name, figure.value, figure.n) == ("b", "carriers of 3 = 1", 1.0, 3)
     assert figure.chance == figure.control == pytest.approx(3 / N)
 
@@ -50,7 +50,7 @@ def test_rows_that_say_nothing_expose_nobody_however_many_attacks(n_attacks: int
         guess = np.broadcast_to(rows.mean(axis=0), rows.shape)
         asked = Carriers.of(rows)
         values += find_exposed_value(asked, rebuilt.items(), guessed=[guess], name_of=named) is not None
-        few = {name: one[:, :2] for name, one in rebuilt.items()}
+        few = {name: rebuilt_rows[:, :2] for name, rebuilt_rows in rebuilt.items()}
         row = find_exposed_rows(rows[:, :2], few, guessed=guess[:, :2], rng=rng).get("exposed_row")
         assert row is not None
         found_rows += row[1].value < (row[1].chance or 0.0)
@@ -64,9 +64,9 @@ def test_a_guess_by_class_and_noise_expose_no_row() -> None:
         rng = np.random.default_rng(seed)
         guess = 9.0 * np.repeat(np.arange(10.0), 10)[:, None] * [1.0, 0.0]
         truth, rebuilt = (guess + rng.standard_normal(guess.shape) for _ in range(2))
-        found = find_exposed_rows(truth, {"a": rebuilt}, guessed=guess, rng=rng).get("exposed_row")
-        assert found is not None
-        seen += found[1].value < (found[1].chance or 0.0)
+        exposed_of_name = find_exposed_rows(truth, {"a": rebuilt}, guessed=guess, rng=rng).get("exposed_row")
+        assert exposed_of_name is not None
+        seen += exposed_of_name[1].value < (exposed_of_name[1].chance or 0.0)
     assert seen <= 8
 
 
@@ -74,9 +74,9 @@ def test_attacks_that_agree_do_not_hide_the_one_carrier_that_they_find() -> None
     rows = np.column_stack([table()[:, :3], np.arange(N) == 7]).astype(float)
     rng = np.random.default_rng(3)
     alike = [(str(k), rows + 0.05 * rng.standard_normal(rows.shape)) for k in range(30)]
-    found = find_exposed_value(Carriers.of(rows), alike, guessed=[0 * rows], name_of=named)
-    assert found is not None
-    assert (found[1].value, found[1].n) == (1.0, 1)
+    exposed = find_exposed_value(Carriers.of(rows), alike, guessed=[0 * rows], name_of=named)
+    assert exposed is not None
+    assert (exposed[1].value, exposed[1].n) == (1.0, 1)
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
@@ -84,9 +84,9 @@ def test_of_values_found_alike_the_rarer_is_named_whichever_attack_comes_first(o
     rows = np.column_stack([np.arange(N) < 12, np.arange(N) >= N - 4]).astype(float)
     tries = [("many", rows * [1, 0]), ("few", rows * [0, 1])]
     chosen = [tries[k] for k in order]
-    found = find_exposed_value(Carriers.of(rows), chosen, guessed=[rows @ [[-1, 0], [0, -1]]], name_of=named)
-    assert found is not None
-    assert (found[0], found[1].name, found[1].value) == ("few", "carriers of 1 = 1", 1.0)
+    exposed = find_exposed_value(Carriers.of(rows), chosen, guessed=[rows @ [[-1, 0], [0, -1]]], name_of=named)
+    assert exposed is not None
+    assert (exposed[0], exposed[1].name, exposed[1].value) == ("few", "carriers of 1 = 1", 1.0)
 
 
 def test_carriers_counts_ties_in_part_and_asks_for_no_common_value() -> None:
@@ -112,9 +112,9 @@ def test_the_value_named_is_the_one_of_which_most_is_found_beyond_the_guess() ->
     truth = np.column_stack([np.arange(100) % 2, np.arange(100) < 10]).astype(float)
     rebuilt = truth.copy()
     rebuilt[[9, 10], 1] = [0.0, 1.0]
-    found = find_exposed_value(Carriers.of(truth), [("a", rebuilt)], guessed=[0 * truth], name_of=named)
-    assert found is not None
-    assert found[1].name == "carriers of 0 = 1"
+    exposed = find_exposed_value(Carriers.of(truth), [("a", rebuilt)], guessed=[0 * truth], name_of=named)
+    assert exposed is not None
+    assert exposed[1].name == "carriers of 0 = 1"
 
 
 @pytest.mark.parametrize(("n_values", "asked"), [(2, 1), (20, 20), (21, 0)])
@@ -153,17 +153,19 @@ def test_what_a_guess_has_exactly_is_not_exposed_and_the_unit_does_not_matter() 
     assert column[1].name != "column 0"
     guess[4:6] = rows[4:6]
     order = order_by_exposure(rows, noisy, guess).tolist()
-    error, size = (np.linalg.norm(one - rows, axis=1)[np.arange(50)] for one in (noisy, guess))
+    error, size = (np.linalg.norm(rebuilt - rows, axis=1)[np.arange(50)] for rebuilt in (noisy, guess))
     assert order == [*sorted(set(range(50)) - {4, 5}, key=lambda k: error[k] / size[k]), 4, 5]
     assert order_by_exposure(*(2.0**-40 * part for part in (rows, noisy, guess))).tolist() == order
     assert order_by_exposure(rows, noisy, rows).tolist() == list(range(50))  # all are guessed exactly
     assert order_by_exposure(rows, noisy, None).tolist() == sorted(range(50), key=lambda k: error[k])
-    found = [
+    exposeds = [
         find_exposed_rows(unit * rows, {"a": unit * noisy}, guessed=unit * guess, rng=np.random.default_rng(0))
         for unit in (1.0, 2.0**-40)
     ]
-    assert found[0]["exposed_row"][1].n == 48
-    assert [one[1].as_dict() for one in found[0].values()] == [one[1].as_dict() for one in found[1].values()]
+    assert exposeds[0]["exposed_row"][1].n == 48
+    assert [value[1].as_dict() for value in exposeds[0].values()] == [
+        value[1].as_dict() for value in exposeds[1].values()
+    ]
 
 
 def test_errors_by_row_say_how_many_are_well_rebuilt() -> None:
@@ -173,15 +175,15 @@ def test_errors_by_row_say_how_many_are_well_rebuilt() -> None:
     guess = np.broadcast_to(truth.mean(axis=0), truth.shape)
     scale = np.where(np.arange(200) < 40, 0.1, 3.0)[:, None]
     rebuilt = {"weak": truth + 9.0, "strong": truth + scale * rng.standard_normal(truth.shape)}
-    found = find_exposed_rows(truth, rebuilt, guessed=guess, rng=rng)
-    assert {attack for attack, _ in found.values()} == {"strong"}
-    values = {name: figure.value for name, (_, figure) in found.items()}
+    exposed = find_exposed_rows(truth, rebuilt, guessed=guess, rng=rng)
+    assert {attack for attack, _ in exposed.values()} == {"strong"}
+    values = {name: figure.value for name, (_, figure) in exposed.items()}
     assert values["exposed_share"] == 0.2
     expected = {"exposed_percent": 0.1, "exposed_tenth": 0.1, "exposed_half": 3.0}
     assert {name: values[name] for name in expected} == pytest.approx(expected, rel=0.1)
-    figure = found["exposed_tenth"][1]
+    figure = exposed["exposed_tenth"][1]
     assert figure.value in figure.interval
-    assert (figure.control, found["exposed_share"][1].control) == (1.0, 0.0)
+    assert (figure.control, exposed["exposed_share"][1].control) == (1.0, 0.0)
     assert figure.chance > 1
     edge = {"a": np.array([[3.0, 0], [2.9, 0]])}  # an error of 0.3 is not below it
     far = np.full((2, 2), [10.0, 0])
@@ -191,9 +193,9 @@ def test_errors_by_row_say_how_many_are_well_rebuilt() -> None:
 @pytest.mark.parametrize(("n", "ranks"), [(9, [4, 1, 7]), (10, [0, 0, 3, 4, 1, 8]), (100, [9, 4, 16, 49, 39, 60])])
 def test_a_share_of_rows_is_an_order_statistic_within_its_binomial_interval(n: int, ranks: list[int]) -> None:
     truth = np.zeros((n, 1))
-    found = find_exposed_rows(truth, {"a": np.arange(n)[:, None]}, guessed=truth + 1, rng=np.random.default_rng(0))
-    told = [found[name][1] for name in ("exposed_tenth", "exposed_half") if name in found]
-    assert [value for one in told for value in (one.value, one.interval.low, one.interval.high)] == ranks
+    exposed = find_exposed_rows(truth, {"a": np.arange(n)[:, None]}, guessed=truth + 1, rng=np.random.default_rng(0))
+    figures = [exposed[name][1] for name in ("exposed_tenth", "exposed_half") if name in exposed]
+    assert [value for figure in figures for value in (figure.value, figure.interval.low, figure.interval.high)] == ranks
 
 
 def test_values_are_read_by_column_against_the_best_guess() -> None:
@@ -205,11 +207,11 @@ def test_values_are_read_by_column_against_the_best_guess() -> None:
     noisy = truth + np.array([0.1, 0.1, 0.1, 1.0, 5.0, 0.0]) * rng.standard_normal(truth.shape)
     guess = np.broadcast_to(truth.mean(axis=0), truth.shape)
     given = {"guessed": [guess], "names": names.__getitem__}
-    found = find_read_columns(truth, [("a", noisy), ("b", noisy[::-1])], **given)
-    attack, figure = found["read_column"]
+    columns_read = find_read_columns(truth, [("a", noisy), ("b", noisy[::-1])], **given)
+    attack, figure = columns_read["read_column"]
     assert (attack, figure.name, figure.value) == ("a", "column kind", 1.0)
     assert figure.control == pytest.approx(1 / 3, abs=0.06)
-    attack, figure = found["column_accuracy"]
+    attack, figure = columns_read["column_accuracy"]
     rounded = 0.5 * 0.3829 + 0.5 * 0.6915  # inner and outer values of four, one standard deviation apart
     assert (attack, figure.value) == ("a", pytest.approx((1 + rounded + 0.46) / 3, abs=0.05))
     assert figure.chance == figure.control == pytest.approx((1 / 3 + 1 / 4 + 0.99) / 3, abs=0.03)
@@ -221,8 +223,10 @@ def test_the_column_named_is_the_one_of_which_most_is_read_beyond_the_guess() ->
     """One of which 90 % is guessed and 96 % read, so 6 of 10 others; and one of which 50 % is guessed and 75 % read."""
     truth = np.column_stack([np.arange(100) < 10, np.arange(100) % 2]).astype(float)
     wrong = np.column_stack([np.arange(100) < 4, np.arange(100) < 25])
-    found = find_read_columns(truth, [("a", np.where(wrong, 1 - truth, truth))], guessed=[], names=str)
-    assert found["read_column"][1].name == "column 0"
+    columns_read = find_read_columns(truth, [("a", np.where(wrong, 1 - truth, truth))], guessed=[], names=str)
+    assert columns_read["read_column"][1].name == "column 0"
     with_group = np.column_stack([truth, np.zeros(100), np.ones(100)])  # one category of two, in every row
-    found = find_read_columns(with_group, [("a", with_group)], guessed=[], names=["0", "1", "k=a", "k=b"].__getitem__)
-    assert found["column_accuracy"][1].chance == pytest.approx((0.9 + 0.5 + 1) / 3)
+    columns_read = find_read_columns(
+        with_group, [("a", with_group)], guessed=[], names=["0", "1", "k=a", "k=b"].__getitem__
+    )
+    assert columns_read["column_accuracy"][1].chance == pytest.approx((0.9 + 0.5 + 1) / 3)

@@ -49,12 +49,12 @@ def test_bootstrap_intervals_of_a_mean_and_of_a_ratio_cover_it_as_often_as_they_
     The ratio is √(Σ num / Σ den) of paired χ² squares, whose true value is 0.5.
     """
     samples = rng.standard_normal((400, 60)) + 3.0
-    found = coverage([bootstrap_mean(values, rng=rng) for values in samples], 3.0)
-    assert 0.90 <= found <= 0.98
+    covered = coverage([bootstrap_mean(values, rng=rng) for values in samples], 3.0)
+    assert 0.90 <= covered <= 0.98
     num, den = (scale * (rng.standard_normal((400, 60, 5)) ** 2).sum(axis=2) for scale in (0.25, 1.0))
     pairs = zip(num, den, strict=True)
-    found = coverage([bootstrap_ratio(*pair, rng=rng, n_resamples=400) for pair in pairs], 0.5)
-    assert 0.90 <= found <= 0.98
+    covered = coverage([bootstrap_ratio(*pair, rng=rng, n_resamples=400) for pair in pairs], 0.5)
+    assert 0.90 <= covered <= 0.98
 
 
 def test_the_ratio_is_of_sums_and_not_a_mean_of_ratios(rng: np.random.Generator) -> None:
@@ -88,8 +88,8 @@ def test_resamples_without_a_denominator_are_left_out(rng: np.random.Generator) 
 
 def test_the_mean_of_ratios_and_its_error_by_hand() -> None:
     """Two rows of one column: ratios 1/2, influences ±1/4, error √(2 · 2/16) = 1/2. Three rows: 1/3, √(3/2 · 6/81)."""
-    one = np.ones((2, 1))
-    assert mean_ratio(np.array([[1.0], [0.0]]), one) == (0.5, pytest.approx(0.5), 2)
+    is_scored = np.ones((2, 1))
+    assert mean_ratio(np.array([[1.0], [0.0]]), is_scored) == (0.5, pytest.approx(0.5), 2)
     three = mean_ratio(np.array([[1.0], [0.0], [0.0]]), np.ones((3, 1)))
     assert three == (pytest.approx(1 / 3), pytest.approx(1 / 3), 3)
     # A second column of twice the weight, and a third that no row has: the mean of 1/2 and 1/4.
@@ -142,8 +142,8 @@ def test_a_figure_survives_json() -> None:
 
 def test_what_is_undefined_is_none_in_json_and_nan_again_when_read() -> None:
     figure = Figure("error", math.nan, Interval.unknown(), math.nan, None, None, 1, False)
-    told = Figure("error", 0.5, Interval(0.25, 0.75), None, None, None, 1, False)
-    assert [one.with_interval() for one in (figure, told)] == ["–", "0.50 [0.25, 0.75]"]
+    bare_figure = Figure("error", 0.5, Interval(0.25, 0.75), None, None, None, 1, False)
+    assert [written.with_interval() for written in (figure, bare_figure)] == ["–", "0.50 [0.25, 0.75]"]
     plain = json.loads(json.dumps(figure.as_dict(), allow_nan=False))
     assert plain["value"] is plain["interval"]["low"] is plain["chance"] is None
     again = Figure.from_dict(plain)
@@ -162,10 +162,10 @@ def test_what_is_undefined_is_none_in_json_and_nan_again_when_read() -> None:
 )
 def test_a_figure_is_written_in_the_digits_of_its_measure(name: str, written: list[str]) -> None:
     value, low, high, chance = written
-    found = Figure(name, 0.3, Interval(0.2, 0.4001), 0.1, None, math.nan, 9, True).describe()
-    assert found == Written(value, (low, high), chance)
-    found = Figure(name, math.nan, Interval.unknown(), None, 0.1, 0.1, 9, True).describe()
-    assert found == Written("–", None, None, chance, chance)
+    description = Figure(name, 0.3, Interval(0.2, 0.4001), 0.1, None, math.nan, 9, True).describe()
+    assert description == Written(value, (low, high), chance)
+    description = Figure(name, math.nan, Interval.unknown(), None, 0.1, 0.1, 9, True).describe()
+    assert description == Written("–", None, None, chance, chance)
 
 
 def test_a_dictionary_that_is_no_figure_is_refused() -> None:

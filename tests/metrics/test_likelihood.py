@@ -49,20 +49,22 @@ def test_scores_are_the_likelihood_ratio_of_the_formula(rng: np.random.Generator
 
 
 def test_likelihood_tells_members_where_the_nearest_row_does_not(rng: np.random.Generator) -> None:
-    clean, told = population(rng), {}
+    clean, memberships = population(rng), {}
     codes, others = rng.integers(0, 2, 300), rng.integers(0, 2, 2000)
     rows, outside = draw(clean, codes, rng), draw(clean, others, rng)
     for scale in (1.5, 300.0):
         upload = rebuild(rows, codes, clean, scale, rng)
         scores = (upload.score_members(rows, codes), upload.score_members(outside, others))
-        told[scale] = Membership(*scores)
+        memberships[scale] = Membership(*scores)
         seen = upload.whitened @ np.linalg.inv(upload.whitening)
-        nearest = [-np.linalg.norm(one[:, None] - seen, axis=2).min(axis=1) for one in (rows, outside)]
+        nearest = [-np.linalg.norm(some_rows[:, None] - seen, axis=2).min(axis=1) for some_rows in (rows, outside)]
         if scale == 1.5:
-            rates = [one.true_positive_rate(0.01)[0] for one in (told[scale], Membership(*nearest))]
+            rates = [
+                membership.true_positive_rate(0.01)[0] for membership in (memberships[scale], Membership(*nearest))
+            ]
             assert rates[0] > 2 * rates[1]
-    assert told[1.5].auc > 0.65
-    assert 0.5 in told[300.0].auc_interval()
+    assert memberships[1.5].auc > 0.65
+    assert 0.5 in memberships[300.0].auc_interval()
 
 
 def test_a_register_names_its_likeliest_record_and_how_sure_it_is(rng: np.random.Generator) -> None:
@@ -71,26 +73,26 @@ def test_a_register_names_its_likeliest_record_and_how_sure_it_is(rng: np.random
     upload = rebuild(rows, codes, clean, 1e-3, rng)
     register = np.concatenate([rows[[1, 0]], rows[[3, 3, 2]]])
     kinds = np.array([0, 0, 0, 0, 5])  # the record of the third row is of another class there
-    found = upload.search_register(register, kinds, np.array([1, 0, 4, 3]))
-    assert found.n_better.tolist() == [0, 0, 4, 0]
-    assert found.n_tied.tolist() == [0, 0, 0, 1]
-    assert found.n_others.tolist() == [3, 3, 4, 3]
-    assert found.is_right[:3].tolist() == [True, True, False]
-    assert found.posterior == pytest.approx([1, 1, found.posterior[2], 0.5])
-    assert found.first_ranks().tolist() == [1, 1, 0, 0.5]
+    register_search = upload.search_register(register, kinds, np.array([1, 0, 4, 3]))
+    assert register_search.n_better.tolist() == [0, 0, 4, 0]
+    assert register_search.n_tied.tolist() == [0, 0, 0, 1]
+    assert register_search.n_others.tolist() == [3, 3, 4, 3]
+    assert register_search.is_right[:3].tolist() == [True, True, False]
+    assert register_search.posterior == pytest.approx([1, 1, register_search.posterior[2], 0.5])
+    assert register_search.first_ranks().tolist() == [1, 1, 0, 0.5]
 
 
 def test_a_smaller_register_is_a_drawing_of_lots(rng: np.random.Generator) -> None:
     n_better, n_others, size = np.array([0.0, 1, 3, 30]), np.full(4, 30.0), 11
-    found = RegisterSearch(n_better, np.zeros(4), n_others, np.ones(4), np.ones(4, dtype=bool))
+    register_search = RegisterSearch(n_better, np.zeros(4), n_others, np.ones(4), np.ones(4, dtype=bool))
     drawn = np.argsort(rng.random((20_000, 30)), axis=1)[:, : size - 1]
     lots = [(drawn >= k).all(axis=1).mean() for k in n_better]
-    assert found.first_ranks(size) == pytest.approx(lots, abs=0.015)
-    assert found.first_ranks(1000).tolist() == found.first_ranks().tolist()
+    assert register_search.first_ranks(size) == pytest.approx(lots, abs=0.015)
+    assert register_search.first_ranks(1000).tolist() == register_search.first_ranks().tolist()
     pair = RegisterSearch(np.zeros(1), np.ones(1), np.ones(1), np.ones(1), np.ones(1, dtype=bool))
     assert pair.first_ranks(2).tolist() == [0.5]
-    tied = replace(found, n_tied=np.full(4, 3.0))  # of ten drawn of 30, one is tied
-    assert tied.first_ranks(size) == pytest.approx(found.first_ranks(size) / 2)
+    tied = replace(register_search, n_tied=np.full(4, 3.0))  # of ten drawn of 30, one is tied
+    assert tied.first_ranks(size) == pytest.approx(register_search.first_ranks(size) / 2)
 
 
 def test_a_roster_and_a_record_among_uploads_tell_more_than_a_register(rng: np.random.Generator) -> None:
@@ -105,12 +107,12 @@ def test_a_roster_and_a_record_among_uploads_tell_more_than_a_register(rng: np.r
     assert sorted(asked) == sorted(chosen) == list(range(60))
     assert (codes[asked] == codes[chosen]).all()
     assert (asked == chosen).mean() > first > 0.3
-    held = name_holders([one for _, one in uploads], rows, codes) == 2
-    outside = name_holders([one for _, one in uploads], draw(clean, codes, rng), codes) == 2
-    cut = [[p[:n] if len(p) == 60 else p for p in vars(one).values()] for _, one in uploads for n in (7, 60)]
+    held = name_holders([upload for _, upload in uploads], rows, codes) == 2
+    outside = name_holders([upload for _, upload in uploads], draw(clean, codes, rng), codes) == 2
+    cut = [[p[:n] if len(p) == 60 else p for p in vars(upload).values()] for _, upload in uploads for n in (7, 60)]
     some = [RebuiltRows(*parts) for parts in cut]
     for x, k, holder in zip(rows, codes, name_holders(some, rows, codes), strict=True):
-        assert holder == np.argmax([logsumexp(one._ratios(np.flatnonzero(one.codes == k), x[None])) for one in some])
+        assert holder == np.argmax([logsumexp(case._ratios(np.flatnonzero(case.codes == k), x[None])) for case in some])
     assert held.mean() > 0.7
     assert outside.mean() < 0.5
     first = RebuiltRows(*(p[codes == 0] if len(p) == 60 else p for p in vars(uploads[1][1]).values()))

@@ -17,9 +17,9 @@ Refused = Callable[..., None]
 seeds = st.integers(0, 2**32 - 1)
 
 
-def same(one: Galleries, other: Galleries) -> bool:
+def same(galleries: Galleries, other: Galleries) -> bool:
     return all(
-        np.array_equal(getattr(one, name), getattr(other, name)) for name in ("queries", "candidates", "answers")
+        np.array_equal(getattr(galleries, name), getattr(other, name)) for name in ("queries", "candidates", "answers")
     )
 
 
@@ -44,11 +44,11 @@ def test_an_identity_gallery_has_one_row_of_the_query_and_one_each_of_others(
     query_identities, references = np.array([0, *query_identities]), np.array([0, 1, 2, *references])
     galleries = build_identity_galleries(query_identities, references, n_candidates=3, galleries_per_query=2, seed=seed)
     shown = references[galleries.candidates]
-    own = query_identities[galleries.queries]
+    identities_asked = query_identities[galleries.queries]
     assert all(len(set(gallery)) == 3 for gallery in shown.tolist())
-    assert np.array_equal(shown[np.arange(len(own)), galleries.answers], own)
-    found = np.flatnonzero(np.isin(query_identities, references))
-    assert galleries.queries.tolist() == np.repeat(found, 2).tolist()
+    assert np.array_equal(shown[np.arange(len(identities_asked)), galleries.answers], identities_asked)
+    places = np.flatnonzero(np.isin(query_identities, references))
+    assert galleries.queries.tolist() == np.repeat(places, 2).tolist()
 
 
 def test_galleries_depend_on_the_seed_and_on_nothing_else() -> None:
@@ -56,8 +56,8 @@ def test_galleries_depend_on_the_seed_and_on_nothing_else() -> None:
     assert same(build_galleries(labels, seed=5), build_galleries(labels, seed=5))
     assert not same(build_galleries(labels, seed=5), build_galleries(labels, seed=6))
     identities = np.arange(20)
-    one, other = (build_identity_galleries(identities, identities, seed=5) for _ in range(2))
-    assert same(one, other)
+    first, other = (build_identity_galleries(identities, identities, seed=5) for _ in range(2))
+    assert same(first, other)
 
 
 def test_the_true_match_stands_at_every_place_and_every_row_is_an_impostor_alike() -> None:
@@ -156,13 +156,13 @@ def test_a_candidate_without_direction_is_no_better_than_one_at_a_right_angle() 
 def test_linkage_ignores_a_rigid_map_of_both_sides_and_the_order_of_a_gallery(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((30, 4))
-    found = rows + rng.standard_normal(rows.shape)
+    rebuilt = rows + rng.standard_normal(rows.shape)
     galleries = build_galleries(np.arange(30) % 2, n_candidates=5, seed=seed)
-    hits = hits_of(found, rows, galleries)
+    hits = hits_of(rebuilt, rows, galleries)
     move = RigidMap.sample(4, rng=rng)
-    assert np.array_equal(hits_of(move.apply(found), move.apply(rows), galleries), hits)
+    assert np.array_equal(hits_of(move.apply(rebuilt), move.apply(rows), galleries), hits)
     backwards = Galleries(galleries.queries, galleries.candidates[:, ::-1], 4 - galleries.answers, seed)
-    assert np.array_equal(hits_of(found, rows, backwards), hits)
+    assert np.array_equal(hits_of(rebuilt, rows, backwards), hits)
 
 
 def test_blocks_do_not_change_the_hits(rng: np.random.Generator) -> None:
@@ -200,7 +200,10 @@ def test_shares_of_many_reconstructions_are_those_of_each_by_the_metric_that_lin
     rows, galleries = rng.standard_normal((30, 4)), build_galleries(np.zeros(30), seed=0)
     longer = rows * rng.uniform(0.2, 5, (30, 1))
     rebuilt = np.stack([rows + rng.standard_normal(rows.shape), longer, rng.standard_normal(rows.shape)])
-    each = [[link(one, rows, galleries, metric=metric).value for metric in ("euclidean", "cosine")] for one in rebuilt]
+    each = [
+        [link(rows_of_draw, rows, galleries, metric=metric).value for metric in ("euclidean", "cosine")]
+        for rows_of_draw in rebuilt
+    ]
     assert each[1][1] == 1.0 > each[1][0]
     assert np.allclose(linked_shares(rebuilt, rows, galleries), np.max(each, axis=1))
 

@@ -24,15 +24,15 @@ def test_clopper_pearson_is_the_exact_interval(successes: int, trials: int) -> N
 
 def test_the_area_counts_ties_half_and_its_interval_covers_it(rng: np.random.Generator) -> None:
     members, others = rng.integers(1, 9, 40), rng.integers(0, 8, 60)
-    found = Membership(members, others)
+    membership = Membership(members, others)
     truth = np.repeat([1, 0], [40, 60])
-    assert found.auc == pytest.approx(roc_auc_score(truth, np.concatenate([members, others])))
+    assert membership.auc == pytest.approx(roc_auc_score(truth, np.concatenate([members, others])))
     covered = [
         0.76025 in Membership(rng.standard_normal(80) + 1, rng.standard_normal(120)).auc_interval()  # Φ(1/√2)
         for _ in range(300)
     ]
     assert 0.91 <= np.mean(covered) <= 0.985
-    assert found.auc_interval().low < found.auc < found.auc_interval().high
+    assert membership.auc_interval().low < membership.auc < membership.auc_interval().high
     perfect, inverted = Membership(members + 100, others), Membership(members - 100, others)
     assert (perfect.auc, perfect.auc_interval().high, inverted.auc_interval().low) == (1, 1, 0)
     assert 0.9 < perfect.auc_interval().low < 0.95
@@ -45,35 +45,35 @@ def test_the_area_counts_ties_half_and_its_interval_covers_it(rng: np.random.Gen
 
 def test_rates_at_few_false_positives() -> None:
     """200 others, 0 to 199: at 1 % two may lie above the threshold; one of them is the least that can be shown."""
-    found = Membership(np.array([199.5, 198.5, 197.5, 197.0, 3.0]), np.arange(200.0))
-    assert found.true_positive_rate(0.01)[0] == 3 / 5
-    assert found.true_positive_rate(0.001)[0] == 2 / 5
+    membership = Membership(np.array([199.5, 198.5, 197.5, 197.0, 3.0]), np.arange(200.0))
+    assert membership.true_positive_rate(0.01)[0] == 3 / 5
+    assert membership.true_positive_rate(0.001)[0] == 2 / 5
     assert Membership([0.5, 3.0], [0.0, 1.0, 2.0]).true_positive_rate(1.0)[0] == 1
-    figures = found.figures(control=Membership(np.zeros(5), np.zeros(200)))
+    figures = membership.figures(control=Membership(np.zeros(5), np.zeros(200)))
     assert [figure.chance for figure in figures.values()] == [0.5, 0.01, 1 / 200]
     assert [figure.control for figure in figures.values()] == [0.5, 0.0, 0.0]
     assert all(figure.higher_is_worse for figure in figures.values())
 
 
 def test_some_members_are_told_at_the_thresholds_that_hold_for_all_and_a_claim_holds_up_to_what_was_measured() -> None:
-    found, control = Membership(np.arange(20.0), np.arange(10.0)), Membership(np.arange(20.0) + 3, np.arange(10.0))
-    some = found.outlying_figures(np.arange(20) < 13, control)
+    membership, control = Membership(np.arange(20.0), np.arange(10.0)), Membership(np.arange(20.0) + 3, np.arange(10.0))
+    some = membership.outlying_figures(np.arange(20) < 13, control)
     assert list(some) == ["outlying_membership_at_1_percent", "outlying_membership_at_0.1_percent"]
-    assert [(one.value, one.control, one.n) for one in some.values()] == [(4 / 13, 7 / 13, 13)] * 2
-    assert found.outlying_figures(np.arange(20) < 13)["outlying_membership_at_1_percent"].control is None
+    assert [(case.value, case.control, case.n) for case in some.values()] == [(4 / 13, 7 / 13, 13)] * 2
+    assert membership.outlying_figures(np.arange(20) < 13)["outlying_membership_at_1_percent"].control is None
     bounds = [EpsilonBound(*pair, 1e-5, 0.95, 9) for pair in ((2.0, 1.0), (1.0, 2.0), (2.1, 1.0), (1.0, 2.1))]
-    assert [EpsilonAudit(2.0, 1.9, one).holds for one in bounds] == [True, True, False, False]
+    assert [EpsilonAudit(2.0, 1.9, bound).holds for bound in bounds] == [True, True, False, False]
 
 
 def test_the_curve_and_the_wins_are_what_they_say(rng: np.random.Generator) -> None:
-    found = Membership(rng.integers(2, 12, 30), rng.integers(0, 10, 25))
-    of_members, of_others = found.wins()
-    above = (found.members[:, None] > found.others) + (found.members[:, None] == found.others) / 2
+    membership = Membership(rng.integers(2, 12, 30), rng.integers(0, 10, 25))
+    of_members, of_others = membership.wins()
+    above = (membership.members[:, None] > membership.others) + (membership.members[:, None] == membership.others) / 2
     assert of_members == pytest.approx(above.mean(axis=1))
     assert of_others == pytest.approx(above.mean(axis=0))
-    rates, shares = np.transpose(found.curve())
+    rates, shares = np.transpose(membership.curve())
     assert np.log(rates[[0, 1, -1]] * 25) == pytest.approx(np.log(25) * np.array([0, 1 / 39, 1]), abs=1e-3)
-    assert shares == pytest.approx([found.true_positive_rate(rate)[0] for rate in rates], abs=1e-4)
+    assert shares == pytest.approx([membership.true_positive_rate(rate)[0] for rate in rates], abs=1e-4)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1, 4, 8])
@@ -89,25 +89,25 @@ def test_a_bound_of_epsilon_is_one_in_both_directions() -> None:
     true, too_high = gaussian_epsilon(0.5, 1e-5), [0, 0]
     for seed in range(60):
         rng = np.random.default_rng(seed)
-        found = bound_epsilon(rng.standard_normal(4000) + 0.5, rng.standard_normal(4000), delta=1e-5)
-        too_high[0] += found.epsilon > true
-        too_high[1] += found.gaussian > true
-        assert found.epsilon < 1.1
+        bound = bound_epsilon(rng.standard_normal(4000) + 0.5, rng.standard_normal(4000), delta=1e-5)
+        too_high[0] += bound.epsilon > true
+        too_high[1] += bound.gaussian > true
+        assert bound.epsilon < 1.1
     assert max(too_high) <= 7
     included, excluded = rng.standard_normal(20_000), rng.standard_normal(20_000)
     included[:1000], swapped = 9.0, excluded.copy()
     swapped[:1000] = -9.0
     for pair in ((included, excluded), (rng.standard_normal(20_000), swapped)):
-        found = bound_epsilon(*pair, delta=1e-5)
-        assert found.epsilon > 3 > 1 > found.gaussian  # one in twenty is betrayed: rare, but certain
-        assert EpsilonBound.from_dict(found.as_dict()) == found
+        bound = bound_epsilon(*pair, delta=1e-5)
+        assert bound.epsilon > 3 > 1 > bound.gaussian  # one in twenty is betrayed: rare, but certain
+        assert EpsilonBound.from_dict(bound.as_dict()) == bound
 
 
 def test_gaussian_noise_is_measured_where_both_rates_are_known_best() -> None:
     """Half way between the means, by every other score: μ ± 1.96 · 2 √(Φ(½)Φ(−½) / 2000) / φ(½) = 1 ± 0.115."""
     scores = norm.ppf((np.arange(4000) + 0.5) / 4000)
-    found = bound_epsilon(scores + 1, scores, delta=1e-5)
-    assert found.gaussian == pytest.approx(gaussian_epsilon(1 - 0.115, 1e-5), rel=0.01)
+    bound = bound_epsilon(scores + 1, scores, delta=1e-5)
+    assert bound.gaussian == pytest.approx(gaussian_epsilon(1 - 0.115, 1e-5), rel=0.01)
 
 
 def test_delta_is_taken_off_and_nonsense_is_refused(rng: np.random.Generator) -> None:

@@ -32,34 +32,34 @@ def test_a_perfect_reconstruction_has_no_error_and_the_mean_row_an_error_of_one(
 
 
 def test_known_errors() -> None:
-    truth, found = np.array([[0.0, 3.0], [4.0, 3.0]]), np.array([[1.0, 3.0], [4.0, 3.0]])
-    assert relative_error(truth, found) == pytest.approx(1 / math.sqrt(34))
+    truth, values = np.array([[0.0, 3.0], [4.0, 3.0]]), np.array([[1.0, 3.0], [4.0, 3.0]])
+    assert relative_error(truth, values) == pytest.approx(1 / math.sqrt(34))
     assert relative_error(truth, np.zeros_like(truth)) == pytest.approx(1.0)
-    assert centred_error(truth, found) == pytest.approx(1 / math.sqrt(8))
-    assert feature_r2(truth, found)[0] == pytest.approx(1 - 1 / 8)
-    assert relative_errors(truth, np.stack([found, 0 * found])) == pytest.approx([1 / math.sqrt(34), 1.0])
+    assert centred_error(truth, values) == pytest.approx(1 / math.sqrt(8))
+    assert feature_r2(truth, values)[0] == pytest.approx(1 - 1 / 8)
+    assert relative_errors(truth, np.stack([values, 0 * values])) == pytest.approx([1 / math.sqrt(34), 1.0])
 
 
 @given(seeds, st.floats(0.01, 100.0))
 def test_relative_error_ignores_rotation_and_unit(seed: int, unit: float) -> None:
-    truth, found = pair(seed)
+    truth, rebuilt = pair(seed)
     Q = np.linalg.qr(np.random.default_rng(seed).standard_normal((5, 5)))[0]
-    assert relative_error(unit * truth @ Q, unit * found @ Q) == pytest.approx(relative_error(truth, found))
+    assert relative_error(unit * truth @ Q, unit * rebuilt @ Q) == pytest.approx(relative_error(truth, rebuilt))
 
 
 @given(seeds, st.lists(st.floats(0.1, 10.0), min_size=5, max_size=5))
 def test_r2_ignores_the_unit_of_each_column(seed: int, units: list[float]) -> None:
-    truth, found = pair(seed)
-    assert np.allclose(feature_r2(truth * units, found * units), feature_r2(truth, found))
+    truth, rebuilt = pair(seed)
+    assert np.allclose(feature_r2(truth * units, rebuilt * units), feature_r2(truth, rebuilt))
 
 
 def test_intervals_hold_the_value_and_shrink_with_rows(rng: np.random.Generator) -> None:
     """Sixteen times the rows, a quarter of the width, within a third."""
     widths = []
     for n in (100, 1600):
-        truth, found = pair(1, n)
-        figure = error_figure("error", ((found - truth) ** 2).sum(axis=1), (truth**2).sum(axis=1), rng=rng)
-        assert figure.value == pytest.approx(relative_error(truth, found))
+        truth, rebuilt = pair(1, n)
+        figure = error_figure("error", ((rebuilt - truth) ** 2).sum(axis=1), (truth**2).sum(axis=1), rng=rng)
+        assert figure.value == pytest.approx(relative_error(truth, rebuilt))
         assert figure.value in figure.interval
         assert (figure.higher_is_worse, figure.n) == (False, n)
         widths.append(figure.interval.high - figure.interval.low)
@@ -68,11 +68,11 @@ def test_intervals_hold_the_value_and_shrink_with_rows(rng: np.random.Generator)
 
 @pytest.mark.parametrize("value", [0.1, 1e6 + 0.1])
 def test_constant_columns_have_no_r2_and_add_nothing_to_the_spread(value: float) -> None:
-    truth, found = pair(2)
-    truth[:, 3] = found[:, 3] = value
-    assert np.flatnonzero(np.isnan(feature_r2(truth, found))).tolist() == [3]
-    assert centred_error(truth, found) == pytest.approx(
-        centred_error(np.delete(truth, 3, axis=1), np.delete(found, 3, axis=1))
+    truth, rebuilt = pair(2)
+    truth[:, 3] = rebuilt[:, 3] = value
+    assert np.flatnonzero(np.isnan(feature_r2(truth, rebuilt))).tolist() == [3]
+    assert centred_error(truth, rebuilt) == pytest.approx(
+        centred_error(np.delete(truth, 3, axis=1), np.delete(rebuilt, 3, axis=1))
     )
 
 
@@ -82,10 +82,10 @@ def test_what_cannot_be_related_to_anything_has_no_error(rng: np.random.Generato
     assert not zeros.interval.known
     assert zeros.as_dict()["value"] is None
     assert math.isnan(relative_error(np.zeros((3, 2)), np.ones((3, 2))))
-    one = [[3.0, 4.0]], [[3.0, 3.0]]
-    assert relative_error(*one) == pytest.approx(0.2)
-    assert math.isnan(centred_error(*one))
-    assert np.isnan(feature_r2(*one)).all()
+    single_row = [[3.0, 4.0]], [[3.0, 3.0]]
+    assert relative_error(*single_row) == pytest.approx(0.2)
+    assert math.isnan(centred_error(*single_row))
+    assert np.isnan(feature_r2(*single_row)).all()
     assert not error_figure("error", np.ones(1), np.full(1, 25.0), rng=rng).interval.known
 
 
@@ -93,17 +93,17 @@ def test_what_cannot_be_related_to_anything_has_no_error(rng: np.random.Generato
 def test_images_are_measured_as_scikit_image_does(shape: tuple[int, ...], rng: np.random.Generator) -> None:
     metrics = pytest.importorskip("skimage.metrics")
     truth = rng.random((4, *shape)) * 255
-    found = np.clip(truth + 20 * rng.standard_normal(truth.shape), 0, 255)
+    clipped = np.clip(truth + 20 * rng.standard_normal(truth.shape), 0, 255)
     arguments = {"image_shape": shape, "data_range": 255.0}
-    flat = truth.reshape(4, -1), found.reshape(4, -1)
-    expected = [metrics.peak_signal_noise_ratio(a, b, data_range=255.0) for a, b in zip(truth, found, strict=True)]
+    flat = truth.reshape(4, -1), clipped.reshape(4, -1)
+    expected = [metrics.peak_signal_noise_ratio(a, b, data_range=255.0) for a, b in zip(truth, clipped, strict=True)]
     assert psnr(*flat, **arguments) == pytest.approx(expected)
     options = {
         "data_range": 255.0,
         "channel_axis": 2 if len(shape) == 3 else None,
         "win_size": min(7, shape[0] // 2 * 2 + 1 - 2 * (shape[0] == 8)),
     }
-    expected = [metrics.structural_similarity(a, b, **options) for a, b in zip(truth, found, strict=True)]
+    expected = [metrics.structural_similarity(a, b, **options) for a, b in zip(truth, clipped, strict=True)]
     assert ssim(*flat, **arguments) == pytest.approx(expected)
     figure = mean_figure("ssim", ssim(*flat, **arguments), rng=rng)
     assert figure.value == pytest.approx(np.mean(expected))
@@ -128,10 +128,10 @@ def test_ssim_without_scikit_image_says_what_to_install(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_reconstructions_that_are_not_finite_are_refused(value: float, refused: Refused) -> None:
-    truth, found = pair(0)
-    found[2, 2] = value
+    truth, rebuilt = pair(0)
+    rebuilt[2, 2] = value
     for measure in (relative_error, centred_error, feature_r2):
-        refused(partial(measure, truth, found), "reconstruction", "finite", "NaN or Inf")
+        refused(partial(measure, truth, rebuilt), "reconstruction", "finite", "NaN or Inf")
 
 
 def test_shapes_that_do_not_fit_are_refused(refused: Refused) -> None:

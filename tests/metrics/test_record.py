@@ -38,13 +38,13 @@ def exposure(seed: int) -> Any:
     few, carriers = {name: rows[:, :3] for name, rows in rebuilt.items()}, Carriers.of(truth)
     rng = np.random.default_rng(seed)
     names = ("a", "b", "few", "two=x", "two=y").__getitem__  # the last two are one column
-    found = (
+    exposed = (
         find_exposed_value(carriers, rebuilt.items(), guessed=guesses, name_of=lambda k, value: f"{k} = {value:g}"),
         find_exposed_column(truth, rebuilt.items(), guessed=guesses, names=str),
         *find_exposed_rows(truth[:, :3], few, guessed=guesses[1][:, :3], rng=rng).values(),
         *find_read_columns(truth, rebuilt.items(), guessed=guesses, names=names).values(),
     )
-    return [one and (one[0], one[1].as_dict()) for one in found]
+    return [figure and (figure[0], figure[1].as_dict()) for figure in exposed]
 
 
 def attributes(**options: Any) -> Any:
@@ -66,7 +66,7 @@ def attributes(**options: Any) -> Any:
 
 def epsilon_bounds() -> Any:
     """The bounds on ε from many and few scores, where one tail, the middle or nothing separates members."""
-    rng, found = np.random.default_rng(5), []
+    rng, collected = np.random.default_rng(5), []
     for n, shift, betrayed in (
         (4000, 0.0, 200),
         (4000, 1.0, 0),
@@ -77,9 +77,11 @@ def epsilon_bounds() -> Any:
     ):
         included, excluded = shift + rng.standard_normal(n), rng.standard_normal(n)
         included[:betrayed] = 9.0
-        found += [bound_epsilon(*pair, delta=1e-3).as_dict() for pair in ((included, excluded), (-excluded, -included))]
+        collected += [
+            bound_epsilon(*pair, delta=1e-3).as_dict() for pair in ((included, excluded), (-excluded, -included))
+        ]
     few = [bound_epsilon(0.3 * k + rng.standard_normal(90), rng.standard_normal(70), delta=0.0) for k in range(12)]
-    return [*found, [one.epsilon for one in few]]
+    return [*collected, [upper.epsilon for upper in few]]
 
 
 def linkage() -> Any:

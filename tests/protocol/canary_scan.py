@@ -13,13 +13,13 @@ SHORTEST = 6  # letters or bytes: shorter ones are found anywhere
 
 def forms_of_bytes(secret: bytes) -> set[bytes]:
     """How some bytes look as they are, in hexadecimal, and within base64 (plain and for addresses)."""
-    found = {secret, secret.hex().encode(), secret.hex().upper().encode()}
+    forms = {secret, secret.hex().encode(), secret.hex().upper().encode()}
     for shift in range(3):
         encoded = base64.b64encode(bytes(shift) + secret)
         # the first letters also depend on what stands before, the last ones on what comes after
         inner = encoded[-(-8 * shift // 6) : (8 * (shift + len(secret))) // 6]
-        found |= {inner, inner.replace(b"+", b"-").replace(b"/", b"_")}
-    return {form for form in found if len(form) >= SHORTEST}
+        forms |= {inner, inner.replace(b"+", b"-").replace(b"/", b"_")}
+    return {form for form in forms if len(form) >= SHORTEST}
 
 
 def forms_of_text(text: str) -> set[bytes]:
@@ -37,29 +37,29 @@ def forms_of_number(value: float) -> set[bytes]:
     digits = (6, 8, 9, 10, 12) if abs(value) >= 100 else (9, 10, 12)
     texts = {repr(value), value.hex(), *(f"{value:.{n}g}" for n in digits), *(f"{value:.{n - 1}e}" for n in digits)}
     texts |= {f"{value:.6f}"} if abs(value) >= 100 else set()
-    found = {text.removeprefix("-").encode() for text in texts}
-    found = {form for form in found if len(form) >= SHORTEST}
+    forms = {text.removeprefix("-").encode() for text in texts}
+    forms = {form for form in forms if len(form) >= SHORTEST}
     for order in "<>":
-        found |= forms_of_bytes(np.array(value, dtype=f"{order}f8").tobytes())
-    return found
+        forms |= forms_of_bytes(np.array(value, dtype=f"{order}f8").tobytes())
+    return forms
 
 
 def forms_of_row(values: Iterable[float]) -> set[bytes]:
     """How numbers next to each other look in single precision; one alone is too short to tell from chance in base64."""
-    found: set[bytes] = set()
+    items: set[bytes] = set()
     for order in "<>":
         single = np.array(list(values), dtype=f"{order}f4")
         for start in range(single.size - 1):
-            found |= forms_of_bytes(single[start : start + 2].tobytes())
-    return found
+            items |= forms_of_bytes(single[start : start + 2].tobytes())
+    return items
 
 
 def forms_of_matrix(matrix: np.ndarray) -> set[bytes]:
     """Every number of a matrix, and every pair beside or below each other in single precision."""
-    found = set().union(*(forms_of_number(float(value)) for value in matrix.ravel()))
+    forms = set().union(*(forms_of_number(float(value)) for value in matrix.ravel()))
     for row in (*matrix, *matrix.T):
-        found |= forms_of_row(row)
-    return found
+        forms |= forms_of_row(row)
+    return forms
 
 
 class Search:
@@ -74,14 +74,14 @@ class Search:
 
     def leaks(self, haystacks: Mapping[str, bytes]) -> list[str]:
         """Which secrets are found, and where; what was printed is also searched as if it had not been wrapped."""
-        found = set()
+        items = set()
         for where, content in haystacks.items():
             for seen in {content, re.sub(rb"\s+", b"", content)}:
                 for place in self._candidates(_beginnings(seen)):
                     for name, form in self._by_beginning[seen[place : place + SHORTEST]]:
                         if seen.startswith(form, place):
-                            found.add(f"{name} in {where}")
-        return sorted(found)
+                            items.add(f"{name} in {where}")
+        return sorted(items)
 
     def _candidates(self, here: np.ndarray) -> np.ndarray:
         nearest = np.searchsorted(self._beginnings, here).clip(max=self._beginnings.size - 1)

@@ -62,13 +62,13 @@ class Played:
 
     def files(self, *folders: str) -> dict[str, bytes]:
         """Every file that travels, by its name as well as its content."""
-        found = {}
+        words = {}
         for folder in folders:
             for path in sorted((self.home / folder).rglob("*")):
-                found[f"{folder}/{path.name}"] = (
+                words[f"{folder}/{path.name}"] = (
                     path.name.encode() + b"\n" + (path.read_bytes() if path.is_file() else b"")
                 )
-        return found
+        return words
 
 
 def write_rows(
@@ -118,26 +118,26 @@ def play(home: Path) -> Played:
 def needles_of(played: Played) -> dict[str, set[bytes]]:
     """Everything that must not be found, in every form."""
     study = Study.read(played.home / "out/study.toml")
-    found = {f"the word {word}": scan.forms_of_text(word) for word in (FOLDER, FILE, PASSPHRASE, *WORDS)}
+    by_name = {f"the word {word}": scan.forms_of_text(word) for word in (FOLDER, FILE, PASSPHRASE, *WORDS)}
     for k, passphrase in ((0, PASSPHRASE), (1, None)):
         vault = Vault.open(played.home / f"vault-p{k}", passphrase=passphrase)
         seeds = {"signing seed": vault.signing_key.seed, "master": vault.master, "ledger key": vault.ledger_key}
-        found |= {f"{name} of p{k}": scan.forms_of_bytes(secret.reveal()) for name, secret in seeds.items()}
-        found[f"sealing key of p{k}"] = scan.forms_of_bytes(vault.sealing_key.seeds.reveal())
+        by_name |= {f"{name} of p{k}": scan.forms_of_bytes(secret.reveal()) for name, secret in seeds.items()}
+        by_name[f"sealing key of p{k}"] = scan.forms_of_bytes(vault.sealing_key.seeds.reveal())
         anchor = open_anchor(vault, study, played.home / "out/birds.anchor")
-        found["the anchor"] = scan.forms_of_matrix(anchor.matrix)
-        found["the digest of the anchor"] = scan.forms_of_bytes(bytes.fromhex(anchor.digest))
+        by_name["the anchor"] = scan.forms_of_matrix(anchor.matrix)
+        by_name["the digest of the anchor"] = scan.forms_of_bytes(bytes.fromhex(anchor.digest))
         secret = Perturbation(study, anchor, vault).map
         zero = secret.apply(np.zeros((1, 5)))
-        found[f"the map of p{k}"] = scan.forms_of_matrix(secret.apply(np.eye(5)) - zero)
-        found[f"the translation of p{k}"] = scan.forms_of_matrix(zero)
-        found[f"the rows of p{k}"] = scan.forms_of_matrix(rows_of(k))
-        found[f"the encoded rows of p{k}"] = scan.forms_of_matrix(
+        by_name[f"the map of p{k}"] = scan.forms_of_matrix(secret.apply(np.eye(5)) - zero)
+        by_name[f"the translation of p{k}"] = scan.forms_of_matrix(zero)
+        by_name[f"the rows of p{k}"] = scan.forms_of_matrix(rows_of(k))
+        by_name[f"the encoded rows of p{k}"] = scan.forms_of_matrix(
             read_encoded(study.schema, played.table(k)).rows[:, :3]
         )
         mapped = secret.apply(read_encoded(study.schema, played.table(k)).rows)
-        found[f"the rows of p{k} without noise"] = scan.forms_of_matrix(mapped)
-    return found
+        by_name[f"the rows of p{k} without noise"] = scan.forms_of_matrix(mapped)
+    return by_name
 
 
 def failing_tables() -> dict[str, Callable[[Path], None]]:

@@ -81,11 +81,11 @@ class World:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """What the good bundle holds."""
-        found = verify_bundle(self.folder / "good.bundle", self.study)
+        bundle = verify_bundle(self.folder / "good.bundle", self.study)
         return {
-            "anchor_representation": found.anchor_representation.astype("<f4"),
-            "representation": found.representation(),
-            "labels": found.labels().astype("<f4"),
+            "anchor_representation": bundle.anchor_representation.astype("<f4"),
+            "representation": bundle.representation(),
+            "labels": bundle.labels().astype("<f4"),
         }
 
     def signed_bundle(
@@ -94,19 +94,23 @@ class World:
         """A bundle as a participant can make it that signs whatever it likes; a field of ... is left out."""
         arrays = {**self.arrays(), **(arrays or {})}
         data = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays.values())
-        own = {
+        manifest = {
             "study": self.study.digest,
             "nonce": self.study.nonce,
             "rows": N,
             "anchor": hashlib.sha256(self.anchor).hexdigest(),
         }
-        header = signed(self.vaults[0].signing_key if signer is None else signer, "bundle", {**own, **fields}, data)
+        header = signed(
+            self.vaults[0].signing_key if signer is None else signer, "bundle", {**manifest, **fields}, data
+        )
         return packed({**header, **entries(arrays)}, data)
 
     def signed_anchor(self, sealed: bytes, *, signer: SigningKey | None = None, **fields: Any) -> bytes:
         """An anchor file as a dealer can make it that signs whatever it likes."""
-        own = {"study": self.study.digest, "nonce": self.study.nonce}
-        header = signed(self.vaults[0].signing_key if signer is None else signer, "anchor", {**own, **fields}, sealed)
+        manifest = {"study": self.study.digest, "nonce": self.study.nonce}
+        header = signed(
+            self.vaults[0].signing_key if signer is None else signer, "anchor", {**manifest, **fields}, sealed
+        )
         data, shape = np.frombuffer(sealed, dtype="|u1"), (len(self.study.participants), BOX_OVERHEAD + 32)
         arrays = {"sealed": data}
         if data.size > math.prod(shape):
@@ -121,14 +125,14 @@ class World:
         own_arrays = {"orthogonal": np.eye(H)[::-1].copy(), "mean": mean, "origin": np.zeros(H), **(arrays or {})}
         data = b"".join(np.ascontiguousarray(array).tobytes() for array in own_arrays.values())
         member = self.study.participants[0]
-        own = {
+        manifest = {
             "study": self.study.digest,
             "participant": member.name,
             "key": member.signing_key,
             "bundle": hashlib.sha256(self.bundle).hexdigest(),
             "model": hashlib.sha256(self.model).hexdigest(),
         }
-        header = signed(self.analyst.signing_key if signer is None else signer, "map", {**own, **fields}, data)
+        header = signed(self.analyst.signing_key if signer is None else signer, "map", {**manifest, **fields}, data)
         return packed({**header, **entries(own_arrays)}, data)
 
     def signed_model(
@@ -140,9 +144,9 @@ class World:
         held = linear if arrays is None else dict(arrays)
         data = b"".join(np.ascontiguousarray(array).tobytes() for array in held.values())
         sizes = {"inputs": H, "outputs": 2, "width": 0, "trees": 0, "nodes": 0, "leaves": 0}
-        own = {"study": self.study.digest, "source": "0" * 64, "outcome": "", "function": "linear", **sizes}
-        own["link"] = "softmax"
-        header = signed(self.analyst.signing_key if signer is None else signer, "model", {**own, **fields}, data)
+        manifest = {"study": self.study.digest, "source": "0" * 64, "outcome": "", "function": "linear", **sizes}
+        manifest["link"] = "softmax"
+        header = signed(self.analyst.signing_key if signer is None else signer, "model", {**manifest, **fields}, data)
         return packed({**header, **entries(held)}, data)
 
 
@@ -241,8 +245,8 @@ def signed(
     signer: SigningKey, kind: str, fields: Mapping[str, Any], data: bytes, *, manifest: str = ""
 ) -> dict[str, Any]:
     """The metadata of a signed file, right by the letter of the format whatever the fields say."""
-    own = {"kind": kind, "format": 1, "signer": signer.public, "data": hashlib.sha256(data).hexdigest(), **fields}
-    manifest = manifest or canonical({name: value for name, value in own.items() if value is not ...})
+    entries = {"kind": kind, "format": 1, "signer": signer.public, "data": hashlib.sha256(data).hexdigest(), **fields}
+    manifest = manifest or canonical({name: value for name, value in entries.items() if value is not ...})
     signature = signer.sign(b"mooring " + kind.encode() + b" signature\n" + manifest.encode())
     return {"__metadata__": {"manifest": manifest, "signature": signature.hex()}}
 
@@ -250,13 +254,13 @@ def signed(
 def entries(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """The entries of a header for arrays one after the other."""
     names = {"f4": "F32", "f8": "F64", "i4": "I32", "u1": "U8", "i8": "I64", "u2": "BF16"}
-    found, position = {}, 0
+    spans, position = {}, 0
     for name, array in arrays.items():
         end = position + array.nbytes
         dtype = names[array.dtype.str[1:]]
-        found[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [position, end]}
+        spans[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [position, end]}
         position = end
-    return found
+    return spans
 
 
 def packed(header: Mapping[str, Any] | str | bytes, data: bytes, *, length: int | None = None) -> bytes:
@@ -274,8 +278,8 @@ def parts(raw: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def manifest_of(raw: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(parts(raw)[0]["__metadata__"]["manifest"])
-    return found
+    record: dict[str, Any] = json.loads(parts(raw)[0]["__metadata__"]["manifest"])
+    return record
 
 
 def with_metadata(raw: bytes, **changes: Any) -> bytes:

@@ -51,7 +51,7 @@ def tampered(name: str, reason: str, change: Callable[[bytes], bytes]) -> None:
     add("anchor", name, reason, lambda world, _: change(world.anchor))
 
 
-def said(name: str, reason: str, **fields: Any) -> None:
+def declare(name: str, reason: str, **fields: Any) -> None:
     add("anchor", name, reason, lambda w, _: w.signed_anchor(good(w), **fields))
 
 
@@ -79,9 +79,9 @@ dealt("without_rows", INSIDE, lambda A: A[:0].copy())
 dealt("too_narrow", INSIDE, lambda A: A[:, 1:].copy())
 dealt("of_another_shape", INSIDE, lambda A: A.reshape(-1, 1))
 
-said("for_another_study", STUDY, study="0" * 64)
-said("for_another_nonce", STUDY, nonce="0" * 32)
-said("with_a_note", "does not say what it must", note="hello")
+declare("for_another_study", STUDY, study="0" * 64)
+declare("for_another_nonce", STUDY, nonce="0" * 32)
+declare("with_a_note", "does not say what it must", note="hello")
 tampered("damaged_seal", "not those that were signed", lambda raw: raw[:-9] + bytes([raw[-9] ^ 1]) + raw[-8:])
 tampered("one_byte_short", "length is not what", lambda raw: raw[:-1])
 tampered("one_byte_more", "length is not what", lambda raw: raw + b"\0")
@@ -100,7 +100,7 @@ made(
 made(
     "sealed_to_one_for_another",
     SEALED,
-    lambda w: sealed(w, inner(w, w.matrix()), [one.sealing_key for one in reversed(w.study.participants)]),
+    lambda w: sealed(w, inner(w, w.matrix()), [member.sealing_key for member in reversed(w.study.participants)]),
 )
 made("encrypted_with_a_key_that_nobody_has", SEALED, lambda w: good(w)[: 1168 * 2] + good(w)[1168 * 2 :])
 made("not_sealed_at_all", SHAPE, lambda w: inner(w, w.matrix()))

@@ -50,7 +50,7 @@ def tampered(name: str, reason: str, change: Any) -> None:
     add("bundle", name, reason, lambda world, _: change(world.bundle))
 
 
-def said(name: str, reason: str, **fields: Any) -> None:
+def declare(name: str, reason: str, **fields: Any) -> None:
     """Register a bundle whose manifest says something else, and is signed as it stands."""
     add("bundle", name, reason, lambda world, _: world.signed_bundle(**fields))
 
@@ -90,30 +90,30 @@ worded("rows_of_five_thousand_digits", MANIFEST, lambda text: text.replace(f'"ro
 worded("rows_not_a_number", WORDS, lambda text: text.replace(f'"rows":{N}', '"rows":NaN'))
 
 # The manifest, saying something else.
-said("a_field_more", SAYS, host="ward-7")
-said("a_field_less", SAYS, nonce=...)
-said("rows_negative", ROWS, rows=-N)
-said("rows_zero", ROWS, rows=0)
-said("rows_a_float", WORDS, rows=float(N))
-said("rows_true", WORDS, rows=True)
-said("rows_null", WORDS, rows=None)
-said("rows_a_list", WORDS, rows=[N])
-said("rows_a_word", ROWS, rows=str(N))
-said("rows_of_a_trillion", ARRAYS, rows=2**40)
-said("rows_beyond_any_disk", ROWS, rows=2**40 + 1)
-said("rows_of_four_thousand_digits", ROWS, rows=10**4000)
-said("one_row_more_than_there_is", ARRAYS, rows=N + 1)
-said("kind_of_a_map", KIND, kind="map")
-said("format_of_tomorrow", KIND, format=2)
-said("format_a_word", KIND, format="1")
-said("another_study", STUDY, study="0" * 64)
-said("another_nonce", STUDY, nonce="f" * 32)
-said("study_a_number", STUDY, study=7)
-said("anchor_a_number", "does not say which anchor", anchor=7)
-said("anchor_too_short", "does not say which anchor", anchor="00")
-said("study_with_an_invisible_letter", STUDY, study="\u200b" + "0" * 63)
-said("study_with_half_a_character", STUDY, study="\ud800")
-said("data_a_number", "not those that were signed", data=7)
+declare("a_field_more", SAYS, host="ward-7")
+declare("a_field_less", SAYS, nonce=...)
+declare("rows_negative", ROWS, rows=-N)
+declare("rows_zero", ROWS, rows=0)
+declare("rows_a_float", WORDS, rows=float(N))
+declare("rows_true", WORDS, rows=True)
+declare("rows_null", WORDS, rows=None)
+declare("rows_a_list", WORDS, rows=[N])
+declare("rows_a_word", ROWS, rows=str(N))
+declare("rows_of_a_trillion", ARRAYS, rows=2**40)
+declare("rows_beyond_any_disk", ROWS, rows=2**40 + 1)
+declare("rows_of_four_thousand_digits", ROWS, rows=10**4000)
+declare("one_row_more_than_there_is", ARRAYS, rows=N + 1)
+declare("kind_of_a_map", KIND, kind="map")
+declare("format_of_tomorrow", KIND, format=2)
+declare("format_a_word", KIND, format="1")
+declare("another_study", STUDY, study="0" * 64)
+declare("another_nonce", STUDY, nonce="f" * 32)
+declare("study_a_number", STUDY, study=7)
+declare("anchor_a_number", "does not say which anchor", anchor=7)
+declare("anchor_too_short", "does not say which anchor", anchor="00")
+declare("study_with_an_invisible_letter", STUDY, study="\u200b" + "0" * 63)
+declare("study_with_half_a_character", STUDY, study="\ud800")
+declare("data_a_number", "not those that were signed", data=7)
 for word, key in {"a_number": 7, "empty": "", "no_hexadecimal": "z" * 64, "of_33_bytes": "00" * 33}.items():
     signed_by(f"signer_{word}", SIGNATURE, lambda world, key=key: _Named(world, key))
 

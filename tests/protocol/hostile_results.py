@@ -34,7 +34,7 @@ def mapped(name: str, reason: str, **arrays: Any) -> None:
     add("map", name, reason, make)
 
 
-def said(name: str, reason: str, **fields: Any) -> None:
+def declare(name: str, reason: str, **fields: Any) -> None:
     """Register a map whose manifest says something else, signed by the analyst."""
     add("map", name, reason, lambda world, _: world.signed_map(**fields))
 
@@ -64,16 +64,16 @@ mapped("mean_shifted", MEAN, mean=lambda t: t + 0.01)
 mapped("mean_of_nobody", MEAN, mean=lambda t: np.zeros(H))
 mapped("mean_turned_round", MEAN, mean=lambda t: -t)
 add("map", "an_array_more", SHAPE, lambda world, _: world.signed_map(arrays={"code": np.zeros(9, dtype="|u1")}))
-said("for_another_participant", OTHERS, participant="p1")
-said("for_another_key", OTHERS, key="0" * 64)
-said("for_a_participant_that_is_a_number", OTHERS, participant=0)
-said("for_another_study", STUDY, study="0" * 64)
-said("from_another_bundle", "another bundle than yours", bundle="0" * 64)
-said("without_a_model_named", "does not say what it must", model=...)
-said("with_a_note", "does not say what it must", note="hello")
-said("of_another_kind", "another kind or format", kind="bundle")
-said("of_a_model_that_is_not_there", "not the one that the map is for", model="0" * 64)
-said("of_a_model_that_is_a_number", "not the one that the map is for", model=7)
+declare("for_another_participant", OTHERS, participant="p1")
+declare("for_another_key", OTHERS, key="0" * 64)
+declare("for_a_participant_that_is_a_number", OTHERS, participant=0)
+declare("for_another_study", STUDY, study="0" * 64)
+declare("from_another_bundle", "another bundle than yours", bundle="0" * 64)
+declare("without_a_model_named", "does not say what it must", model=...)
+declare("with_a_note", "does not say what it must", note="hello")
+declare("of_another_kind", "another kind or format", kind="bundle")
+declare("of_a_model_that_is_not_there", "not the one that the map is for", model="0" * 64)
+declare("of_a_model_that_is_a_number", "not the one that the map is for", model=7)
 for word, change in {
     "unsigned": lambda raw: with_metadata(raw, signature=...),
     "with_its_metadata_in_another_order": reordered_metadata,

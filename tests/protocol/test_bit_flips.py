@@ -147,8 +147,8 @@ def test_what_was_signed_is_read_back_and_what_was_changed_since_is_refused(
 ) -> None:
     path = tmp_path / "file"
     write_signed(path, kind="note", fields=fields, arrays={"array": ARRAY}, signer=KEY)
-    found = read(path, fields)
-    assert {name: found[name] for name in fields} == fields
+    settings = read(path, fields)
+    assert {name: settings[name] for name in fields} == fields
     header, data = parts(path.read_bytes())
     manifest = json.loads(header["__metadata__"]["manifest"])
     mutated = {**manifest, **changes}

@@ -57,11 +57,11 @@ def test_refusals_quote_nothing(name: str, form: str, played: Played, bad_values
     before = set(played.words)
     played.run("share", *given, "--output", out, "--labels", code=None, note=name)
     played.run("check", *given, code=None, note=name) if name != "other rows in the same study" else None
-    said = {key: value for key, value in played.words.items() if key not in before}
+    by_name = {key: value for key, value in played.words.items() if key not in before}
     assert all(
-        b"mooring:" in value or b"does not fit" in value or b'"fits": false' in value for value in said.values()
-    ), said
-    assert played.secrets.leaks(said) == bad_values.leaks(said) == []
+        b"mooring:" in value or b"does not fit" in value or b'"fits": false' in value for value in by_name.values()
+    ), by_name
+    assert played.secrets.leaks(by_name) == bad_values.leaks(by_name) == []
     assert not out.exists()
 
 
@@ -140,9 +140,9 @@ def test_an_unforeseen_error_shows_neither_variables_nor_values(
             assert caught.value.code not in (0, None)
     finally:
         sys.excepthook = hook
-    said = "".join(capfd.readouterr())
-    assert "ValueError" in said  # else nobody can report it
-    assert played.secrets.leaks({"the terminal": said.encode()}) == []
+    text = "".join(capfd.readouterr())
+    assert "ValueError" in text  # else nobody can report it
+    assert played.secrets.leaks({"the terminal": text.encode()}) == []
 
 
 def test_a_bundle_says_what_is_allowed_and_nothing_else(played: Played) -> None:
@@ -202,8 +202,8 @@ def planted(played: Played) -> dict[str, bytes]:
 def test_the_search_finds_what_is_planted_in_every_form(played: Played) -> None:
     """Else all of the above would say nothing."""
     content = planted(played)
-    found = {leak.split(" in ", 1)[1] for leak in played.secrets.leaks(content)}
-    assert set(content) <= found
+    firsts = {leak.split(" in ", 1)[1] for leak in played.secrets.leaks(content)}
+    assert set(content) <= firsts
     assert (
         played.secrets.leaks({"harmless": b"72 rows were shared, 0.5 noise, sha256 " + b"0123456789abcdef" * 8}) == []
     )

@@ -66,7 +66,7 @@ def killed_at(nth: int, action: Callable[[], object]) -> Callable[[], None]:
 def content_of(place: Path) -> dict[str, tuple[int, bytes]]:
     """Names, permissions and bytes of all that is in a folder."""
     paths = sorted(place.rglob("*"))
-    return {str(one.relative_to(place)): (one.stat().st_mode, one.is_file() and one.read_bytes()) for one in paths}
+    return {str(path.relative_to(place)): (path.stat().st_mode, path.is_file() and path.read_bytes()) for path in paths}
 
 
 def every_kill(place: Path, action: Callable[[], object], *, least: int) -> Iterator[None]:
@@ -86,9 +86,9 @@ def every_kill(place: Path, action: Callable[[], object], *, least: int) -> Iter
     failing(at_each(CHANGES, 0, keep), action)
     keep(None)
     assert points >= least
-    for one in left:
+    for path in left:
         shutil.rmtree(place)
-        shutil.copytree(one, place)
+        shutil.copytree(path, place)
         yield
 
 
@@ -128,15 +128,15 @@ def test_a_share_killed_at_every_write_keeps_who_overrode_a_limit_and_why(small_
     place, limit, why = small_study.folder / "killed", "error at least 0.5", "Dr. Ash: agreed"
     (entry,) = Ledger(small_study.folder / "reference").entries()
     checked = CheckSummary(entry.rows_digest, {entry.rows_digest: (limit,)}, "Do not share.", True, "")
-    one, given = small_study.another(upload_limits=(limit,)), {"consent": Consent(True, why, "mooring share")}
-    one.vaults[1].write(one.study.folder_name, "checked.json", checked.to_json().encode())
-    for _ in every_kill(place, share_in(one, place, one.table(1), **given), least=60):
+    study, given = small_study.another(upload_limits=(limit,)), {"consent": Consent(True, why, "mooring share")}
+    study.vaults[1].write(study.study.folder_name, "checked.json", checked.to_json().encode())
+    for _ in every_kill(place, share_in(study, place, study.table(1), **given), least=60):
         vault, output = Vault.open(place / "vault"), place / "out.bundle"
-        record = vault.study_path(one.study.folder_name) / "share.json"
+        record = vault.study_path(study.study.folder_name) / "share.json"
         kept = json.loads(record.read_bytes()) if output.exists() else {"override": why, "command": "mooring share"}
         assert (kept["override"], kept["command"]) == (why, "mooring share")
         is_issued = any(entry.bundle for entry in Ledger(vault.folder).entries())
-        shared = one.share(vault, output=output, **({} if is_issued else given))
+        shared = study.share(vault, output=output, **({} if is_issued else given))
         assert (shared.override, shared.exceeded) == (why, (limit,))
 
 

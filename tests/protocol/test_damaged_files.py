@@ -111,8 +111,8 @@ def report(folder: Path) -> None:
 
 def untyped_errors(path: Path, content: Sequence[bytes], actions: Sequence[Action]) -> list[str]:
     """What goes wrong in another way than by an error of mooring's, with each content of a file in turn."""
-    files = {one: one.read_bytes() for one in path.parent.rglob("*") if one.is_file()}
-    found = []
+    files = {file: file.read_bytes() for file in path.parent.rglob("*") if file.is_file()}
+    collected = []
     for number, damaged in enumerate([*content[:12], *content[12 :: 1 + len(content) // MOST_DAMAGES]]):
         for action in actions:
             path.write_bytes(damaged)
@@ -123,11 +123,11 @@ def untyped_errors(path: Path, content: Sequence[bytes], actions: Sequence[Actio
             except (InputError, RefusedError, StorageError):
                 pass
             except Exception as problem:
-                found.append(f"damage {number}: {problem!r}")
-            for one, data in files.items():
-                if not one.is_file() or one.read_bytes() != data:
-                    one.write_bytes(data)
-    return found
+                collected.append(f"damage {number}: {problem!r}")
+            for before, data in files.items():
+                if not before.is_file() or before.read_bytes() != data:
+                    before.write_bytes(data)
+    return collected
 
 
 def damages(data: bytes) -> Iterator[bytes]:
@@ -143,7 +143,7 @@ def other_values(plain: Any) -> Iterator[Any]:
     yield from OTHERS
     if isinstance(plain, dict):
         for key, value in plain.items():
-            yield {name: own for name, own in plain.items() if name != key}
+            yield {name: entry for name, entry in plain.items() if name != key}
             yield from (plain | {key: other} for other in other_values(value))
     elif isinstance(plain, list) and plain:
         yield from ([other, *plain[1:]] for other in other_values(plain[0]))
@@ -201,8 +201,8 @@ def table_damages(path: Path, folder: Path) -> Iterator[bytes]:
             pa.array(np.full(table.num_rows, np.nan)),
         ):
             tables.append(table.set_column(place, name, values))
-    for one in tables:
-        pq.write_table(one.replace_schema_metadata(metadata), other)
+    for table_name in tables:
+        pq.write_table(table_name.replace_schema_metadata(metadata), other)
         yield other.read_bytes()
     for text in (b"", b"null", b"[]", b"{", b"[" * 100_000, b"\xff"):
         pq.write_table(table.replace_schema_metadata(dict.fromkeys(metadata, text)), other)
@@ -232,7 +232,7 @@ def test_a_damaged_file_of_the_analysts_work_folder_raises_an_error_of_moorings(
 def test_a_damaged_file_of_a_vault_raises_an_error_of_moorings(name: str, finished: SmallStudy, tmp_path: Path) -> None:
     vault = finished.vaults[1].folder
     (path, *_) = (
-        one for one in sorted(vault.glob(name)) if "studies" not in name or finished.study.folder_name in str(one)
+        path for path in sorted(vault.glob(name)) if "studies" not in name or finished.study.folder_name in str(path)
     )
     actions = participant_actions(finished, name)
     if name == "ledger.sqlite":

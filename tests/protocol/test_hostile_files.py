@@ -140,18 +140,18 @@ def test_the_analyst_sets_all_hostile_bundles_aside_and_takes_the_good_one(world
     """Also those that others make of a participant's bundle: nobody but the participant can put it in doubt."""
     inbox = tmp_path / "inbox"
     inbox.mkdir()
-    bad = [one for one in CORPUS if one.kind == "bundle"]
-    for one in bad:
-        place = tmp_path / one.name
+    bad = [case for case in CORPUS if case.kind == "bundle"]
+    for bad_case in bad:
+        place = tmp_path / bad_case.name
         place.mkdir()
-        one.write(world, place / "file").rename(inbox / f"{one.name}.bundle")
+        bad_case.write(world, place / "file").rename(inbox / f"{bad_case.name}.bundle")
     shutil.copy(world.folder / "good.bundle", inbox / "p0.bundle")
     shutil.copy(world.folder / "good.bundle", inbox / "a copy.bundle")
-    found = collect(world.study, inbox, tmp_path / "work")
-    assert [bundle.member.name for bundle in found.bundles] == ["p0"]
-    assert found.missing == ("p1",)
-    assert {entry.file for entry in found.set_aside} == {f"{one.name}.bundle" for one in bad} | {"a copy.bundle"}
-    assert all(entry.reason for entry in found.set_aside)
+    intake = collect(world.study, inbox, tmp_path / "work")
+    assert [bundle.member.name for bundle in intake.bundles] == ["p0"]
+    assert intake.missing == ("p1",)
+    assert {entry.file for entry in intake.set_aside} == {f"{case.name}.bundle" for case in bad} | {"a copy.bundle"}
+    assert all(entry.reason for entry in intake.set_aside)
 
 
 def test_the_corpus_is_large_and_its_reasons_tell_what_is_wrong() -> None:
@@ -160,4 +160,4 @@ def test_the_corpus_is_large_and_its_reasons_tell_what_is_wrong() -> None:
     assert set(counts) == set(KINDS)
     assert min(counts.values()) >= 30
     reasons = {kind: {bad.reason for bad in CORPUS if bad.kind == kind} for kind in KINDS}
-    assert min(len(found) for found in reasons.values()) >= 10
+    assert min(len(reason) for reason in reasons.values()) >= 10

@@ -42,7 +42,7 @@ def offences(tree: ast.AST) -> Iterator[str]:
     """What could run code out of a file."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (f"imports {one.name}" for one in node.names if one.name.split(".")[0] in RUNS_CODE)
+            yield from (f"imports {name.name}" for name in node.names if name.name.split(".")[0] in RUNS_CODE)
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in RUNS_CODE:
             yield f"imports from {node.module}"
         if isinstance(node, ast.Call):
@@ -63,7 +63,7 @@ def offences(tree: ast.AST) -> Iterator[str]:
 def test_no_module_can_run_what_a_file_says() -> None:
     modules = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
     assert len(modules) > 200
-    assert [f"{path}: {found}" for path, tree in modules.items() for found in offences(tree)] == []
+    assert [f"{path}: {offence}" for path, tree in modules.items() for offence in offences(tree)] == []
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ def test_many_shares_of_the_same_data_at_once_give_one_bundle(small_study, at_on
         return action
 
     assert at_once([share(k) for k in range(16)]) == [0] * 16
-    found = {(small_study.folder / f"out-{k}.bundle").read_bytes() for k in range(16)}
-    assert len(found) == 1
+    contents = {(small_study.folder / f"out-{k}.bundle").read_bytes() for k in range(16)}
+    assert len(contents) == 1
     (entry,) = Ledger(vault.folder).entries()
     assert entry.bundle is not None
     assert not list(vault.folder.rglob("*.partial"))
@@ -56,7 +56,7 @@ def test_of_two_studies_that_ask_for_the_same_rows_at_once_exactly_one_has_them(
     for attempt in range(5):
         vault = small_study.copy_of_vault(f"attempt-{attempt}")
         actions = [
-            lambda k=k, one=one, vault=vault: one.share(vault, data, output=small_study.folder / f"{k}.bundle")
-            for k, one in enumerate((small_study, other))
+            lambda k=k, item=each, vault=vault: item.share(vault, data, output=small_study.folder / f"{k}.bundle")
+            for k, each in enumerate((small_study, other))
         ]
         assert sorted(at_once(actions)) == [0, 3]

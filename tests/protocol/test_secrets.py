@@ -54,9 +54,13 @@ def holders(small_study) -> dict[str, Any]:
 def gives_away(holders) -> Callable[[str | bytes], bool]:
     """Whether a text holds a secret of this study: raw, as Python writes bytes, hexadecimal, base64 or decimal."""
     vault, anchor = holders["Vault"], holders["Anchor"]
-    raw = [one.reveal() for one in (vault.master, vault.ledger_key, vault.signing_key.seed, vault.sealing_key.seeds)]
+    raw = [
+        secret.reveal() for secret in (vault.master, vault.ledger_key, vault.signing_key.seed, vault.sealing_key.seeds)
+    ]
     canaries = [
-        form for one in raw for form in (one, one.hex().encode(), b64encode(one)[:-2], repr(one)[2:-1].encode())
+        form
+        for secret in raw
+        for form in (secret, secret.hex().encode(), b64encode(secret)[:-2], repr(secret)[2:-1].encode())
     ]
     canaries += [anchor.digest.encode()]
     images = holders["SecretMap"].apply(np.vstack([np.eye(4), np.zeros(4)]))
@@ -83,39 +87,48 @@ def test_the_check_finds_secrets_that_are_told(holders, gives_away):
 
 @pytest.mark.parametrize("name", HOLDERS)
 def test_printing_logging_and_formatting_tell_nothing(holders, gives_away, name):
-    one, log = holders[name], io.StringIO()
+    holder, log = holders[name], io.StringIO()
     handler = logging.StreamHandler(log)
     logger = logging.Logger("test")
     logger.addHandler(handler)
-    logger.warning("%s %r %s", one, one, [one])
-    texts = [repr(one), str(one), f"{one}", f"{one!r}", "%s" % one, pprint.pformat([one]), ascii(one), log.getvalue()]  # noqa: UP031
-    texts.append(repr({"holder": (one,)}))
+    logger.warning("%s %r %s", holder, holder, [holder])
+    texts = [
+        repr(holder),
+        str(holder),
+        f"{holder}",
+        f"{holder!r}",
+        "%s" % holder,  # noqa: UP031
+        pprint.pformat([holder]),
+        ascii(holder),
+        log.getvalue(),
+    ]
+    texts.append(repr({"holder": (holder,)}))
     assert not [text for text in texts if gives_away(text)]
 
 
 @pytest.mark.parametrize("name", [name for name in HOLDERS if name != "ShareResult"])
 def test_nothing_that_holds_a_secret_is_pickled_copied_or_written_as_json(holders, gives_away, name):
-    one = holders[name]
+    holder = holders[name]
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         with pytest.raises(TypeError):
-            pickle.dumps(one, protocol)
+            pickle.dumps(holder, protocol)
     with pytest.raises(TypeError):
-        copy.deepcopy(one)
+        copy.deepcopy(holder)
     with pytest.raises(TypeError):
-        json.dumps(one)
-    assert not gives_away(json.dumps({"holder": one}, default=str))
-    if dataclasses.is_dataclass(one) and name not in ("Anchor",):
+        json.dumps(holder)
+    assert not gives_away(json.dumps({"holder": holder}, default=str))
+    if dataclasses.is_dataclass(holder) and name not in ("Anchor",):
         with pytest.raises(TypeError):
-            dataclasses.asdict(one)  # type: ignore[call-overload]
+            dataclasses.asdict(holder)  # type: ignore[call-overload]
 
 
 def test_a_secret_is_no_bytes_and_no_key_of_a_dictionary():
-    one = Secret(bytes(32))
+    secret = Secret(bytes(32))
     for use in (bytes, hash, len, list, memoryview):
         with pytest.raises(TypeError):
-            use(one)  # type: ignore[operator]
-    assert (one == Secret(bytes(32)), one == Secret(bytes([1] * 32)), one == bytes(32)) == (True, False, False)
-    assert not hasattr(one, "__dict__")
+            use(secret)  # type: ignore[operator]
+    assert (secret == Secret(bytes(32)), secret == Secret(bytes([1] * 32)), secret == bytes(32)) == (True, False, False)
+    assert not hasattr(secret, "__dict__")
 
 
 def test_tracebacks_of_refusals_tell_nothing(small_study, holders, gives_away):
@@ -151,13 +164,13 @@ def test_ten_thousand_vaults_share_no_secret(monkeypatch):
     monkeypatch.setattr("mooring.protocol.storage.vault.write_atomically", lambda *_, **__: None)
     monkeypatch.setattr("mooring.protocol.storage.vault.make_folder", lambda *_, **__: None)
     monkeypatch.setattr(Vault, "lock", lambda self: contextlib.nullcontext())
-    found: set[bytes] = set()
+    items: set[bytes] = set()
     for _ in range(10_000):
         vault = Vault.create(Path("nowhere-at-all"))
-        found |= {vault.master.reveal(), vault.ledger_key.reveal(), vault.signing_key.seed.reveal()}
-        found.add(vault.sealing_key.seeds.reveal())
-    assert len(found) == 40_000
-    lengths = {len(one) for one in found}
+        items |= {vault.master.reveal(), vault.ledger_key.reveal(), vault.signing_key.seed.reveal()}
+        items.add(vault.sealing_key.seeds.reveal())
+    assert len(items) == 40_000
+    lengths = {len(value) for value in items}
     assert lengths == {32, 96}  # a sealing key has seeds of both of its algorithms
 
 
@@ -169,13 +182,13 @@ def test_forks_draw_different_secrets_and_seal_differently(folder, start):
 
     def draw() -> None:
         drawn = [Secret.draw(), SigningKey.generate().seed, SealingKey.generate().seeds]
-        lines = [one.reveal().hex() for one in drawn] + [seal_box(b"something", to.public, info=b"").hex()]
+        lines = [draw.reveal().hex() for draw in drawn] + [seal_box(b"something", to.public, info=b"").hex()]
         (folder / f"{os.getpid()}.drawn").write_text("\n".join(lines))
 
     pids = [start(draw) for _ in range(12)]
     assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0] * 12
-    found = [line for path in folder.glob("*.drawn") for line in path.read_text().split()]
-    assert (len(found), len(set(found))) == (48, 48)
+    digests = [line for path in folder.glob("*.drawn") for line in path.read_text().split()]
+    assert (len(digests), len(set(digests))) == (48, 48)
     assert {
         to.open(bytes.fromhex(line), info=b"")
         for path in folder.glob("*.drawn")
@@ -187,19 +200,19 @@ def test_secrets_do_not_follow_from_seeds():
     """Seeding Python's and NumPy's generators changes nothing: neither is asked."""
     import random
 
-    found = set()
+    items = set()
     for _ in range(2):
         random.seed(7)
         np.random.seed(7)  # noqa: NPY002
-        found |= {
+        items |= {
             Secret.draw().reveal(),
             SigningKey.generate().seed.reveal(),
             SealingKey.generate().seeds.reveal(),
         }
-    assert len(found) == 6
+    assert len(items) == 6
 
 
 def test_a_map_can_only_be_applied(holders):
-    one: SecretMap = holders["SecretMap"]
-    assert [name for name in dir(one) if not name.startswith("_")] == ["apply", "derive"]
-    assert not hasattr(one, "__dict__")
+    secret_map: SecretMap = holders["SecretMap"]
+    assert [name for name in dir(secret_map) if not name.startswith("_")] == ["apply", "derive"]
+    assert not hasattr(secret_map, "__dict__")

@@ -23,17 +23,17 @@ STEPS = {f"{name}: {step.name}": step for name, steps in list_steps().items() fo
 
 
 def command_of(step: Step) -> Any:
-    found: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(app)
     for word in step.command.split():
-        found = found if word.startswith("--") else found.commands[word]
-    return found
+        command = command if word.startswith("--") else command.commands[word]
+    return command
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 def test_every_question_is_an_option_of_the_command_and_a_parameter_of_the_function(step: Step) -> None:
     parameters = command_of(step).params
-    options = {word for one in parameters for word in (*one.opts, *one.secondary_opts)}
-    n_arguments = sum(one.param_type_name == "argument" for one in parameters)
+    options = {word for parameter in parameters for word in (*parameter.opts, *parameter.secondary_opts)}
+    n_arguments = sum(parameter.param_type_name == "argument" for parameter in parameters)
     assert {word for word in step.command.split() if word.startswith("--")} <= options
     known = inspect.signature(step.run).parameters if step.run else {}
     for question in step.asks:
@@ -48,9 +48,9 @@ def test_every_question_is_an_option_of_the_command_and_a_parameter_of_the_funct
 @pytest.mark.parametrize("step", [step for step in STEPS.values() if step.run], ids=lambda step: step.name)
 def test_what_a_command_demands_is_asked(step: Step) -> None:
     asked = {question.option for question in step.asks}
-    for one in command_of(step).params:
-        if one.required:
-            assert asked & {*one.opts, ""}
+    for parameter in command_of(step).params:
+        if parameter.required:
+            assert asked & {*parameter.opts, ""}
 
 
 @pytest.mark.parametrize("name", list_steps())
@@ -60,7 +60,7 @@ def test_a_step_comes_after_those_that_make_what_it_needs(name: str) -> None:
     made = [(item.files, k) for k, step in enumerate(steps) for item in step.makes if item.files]
     for k, step in enumerate(steps):
         makers = [[maker for files, maker in made if files == item.files] for item in step.needs]
-        assert all(min(found) < k for found in makers if found), step.name
+        assert all(min(maker) < k for maker in makers if maker), step.name
 
 
 NAMES = st.text(st.characters(min_codepoint=33, exclude_characters=","), min_size=1).map(str.strip).filter(bool)

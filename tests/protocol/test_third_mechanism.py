@@ -235,9 +235,9 @@ class TotalsExchange(Exchange):
     def verify_bundle(self, path: Path, study: Study) -> TotalsBundle:
         keys = {member.signing_key for member in study.participants}
         spec = {"totals": TensorSpec("F64", (layout_of(study)[1].size,))}
-        found = read_signed(path, kind=NAME, signed_by=keys, fields=("study",), tensors=lambda _: spec)
-        member = study.require_signer(found.fields, what="the bundle")
-        return TotalsBundle(member, found.digest, path, found.arrays["totals"])
+        signed_file = read_signed(path, kind=NAME, signed_by=keys, fields=("study",), tensors=lambda _: spec)
+        member = study.require_signer(signed_file.fields, what="the bundle")
+        return TotalsBundle(member, signed_file.digest, path, signed_file.arrays["totals"])
 
     def most_bundle_bytes(self, study: Study) -> int:
         return 2**20
@@ -328,8 +328,8 @@ def test_a_mechanism_from_outside_goes_the_whole_way(tmp_path: Path) -> None:
 
     audit = ["audit", tmp_path / "everybody" / "rows.csv", *agreed, "--participants", "3"]
     commands.run(*audit, "--output", tmp_path / "audit")
-    found = json.loads((tmp_path / "audit" / "audit.json").read_text(encoding="utf-8"))
-    assert found["points"][0]["point"]["mechanism"] == "secure-sum"  # its own point: sums without noise
+    record = json.loads((tmp_path / "audit" / "audit.json").read_text(encoding="utf-8"))
+    assert record["points"][0]["point"]["mechanism"] == "secure-sum"  # its own point: sums without noise
     assert (tmp_path / "audit" / "report.html").exists()
 
 

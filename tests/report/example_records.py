@@ -72,16 +72,18 @@ def figure(name: str, value: float, *, chance: float, control: float, higher_is_
     return Figure(name, value, Interval(value * 0.9, value * 1.1), chance, control, None, 60, higher_is_worse)
 
 
-def outcome(attack: str, error: float, found: float) -> AttackOutcome:
+def outcome(attack: str, error: float, value: float) -> AttackOutcome:
     figures = [
         figure("centred_error", error, chance=1.4, control=1.0, higher_is_worse=False),
         figure("exposed_tenth", 0.8 * error, chance=1.0, control=1.0, higher_is_worse=False),
-        figure("linkage", found, chance=0.1, control=0.12),
-        figure("membership_at_1_percent", found, chance=0.01, control=0.012),
-        figure("membership_at_0.1_percent", found / 10, chance=0.001, control=0.001),
-        figure("membership_auc", 0.5 + found / 2, chance=0.5, control=0.51),
+        figure("linkage", value, chance=0.1, control=0.12),
+        figure("membership_at_1_percent", value, chance=0.01, control=0.012),
+        figure("membership_at_0.1_percent", value / 10, chance=0.001, control=0.001),
+        figure("membership_auc", 0.5 + value / 2, chance=0.5, control=0.51),
     ]
-    return AttackOutcome(attack, {one.name: one for one in figures}, curve=((0.01, found), (0.1, 0.5), (1.0, 1.0)))
+    return AttackOutcome(
+        attack, {figure.name: figure for figure in figures}, curve=((0.01, value), (0.1, 0.5), (1.0, 1.0))
+    )
 
 
 def example_audit(*, totals: bool = False, scale: float = 0.2) -> AuditResult:

@@ -42,15 +42,15 @@ CANARY = 4.242424  # in rows that a self-attack keeps as examples
 
 
 def drafted(study: Study, records: StudyRecords) -> dict[str, str]:
-    found = render_drafts(summarise(study, records))
-    assert tuple(found) == DRAFTS
-    for text in found.values():
+    drafts = render_drafts(summarise(study, records))
+    assert tuple(drafts) == DRAFTS
+    for text in drafts.values():
         assert text.startswith("# DRAFT: ")
         assert study.fingerprint in text
         assert all(f"`{member.name}`" in text for member in (*study.participants, study.analyst) if member)
         assert "**[TO FILL IN: " in text
         assert "None" not in text
-    return found
+    return drafts
 
 
 def run(folder: Path, study: Study, place: Path, *more: str, code: int = 0) -> dict[str, str]:
@@ -90,21 +90,21 @@ def test_a_study_of_sums_states_its_epsilon_and_without_one_no_guarantee(
     records = StudyRecords(share=ShareResult(4711, "ef" * 32, False, epsilon=1.25, spent=2.0))
     drafted(study, records)
     write_records(vault / "studies" / study.folder_name, records)
-    found = run(vault, study, tmp_path)
+    result = run(vault, study, tmp_path)
     secrets = re.findall(r"\w{20,}", (vault / "identity.json").read_text())
     assert secrets
-    assert not [one for one in secrets if any(one in text for text in found.values())]
-    for text in found.values():
+    assert not [secret for secret in secrets if any(secret in text for text in result.values())]
+    for text in result.values():
         assert ("δ = " in text) == (settings["epsilon"] is not None)
         assert all(name in text for name in sum_scheme(study).combiners)
         if settings["epsilon"] is not None:
             unit = "person" if "person" in settings else "row"
             assert f"ε = {settings['epsilon']:g}, δ = {settings.get('delta', 1e-5):g}, unit: one {unit}" in text
         assert ("`patient`" in text) == ("person" in settings)
-    assert "4711" in found["dpia.md"]
-    assert "ε = 3.25" in found["dpia.md"]
-    assert not any("4711" in found[name] or "3.25" in found[name] for name in DRAFTS[1:])  # sums do not tell them
-    assert settings["epsilon"] is not None or not any("ε" in found[name] for name in DRAFTS[1:])
+    assert "4711" in result["dpia.md"]
+    assert "ε = 3.25" in result["dpia.md"]
+    assert not any("4711" in result[name] or "3.25" in result[name] for name in DRAFTS[1:])  # sums do not tell them
+    assert settings["epsilon"] is not None or not any("ε" in result[name] for name in DRAFTS[1:])
 
 
 def test_figures_and_decision_are_those_of_the_records_and_no_row_is_there(tmp_path: Path) -> None:
@@ -115,19 +115,19 @@ def test_figures_and_decision_are_those_of_the_records_and_no_row_is_there(tmp_p
     records = participant_records(audit)
     folder = write_records(tmp_path / "records", records)
     assert str(CANARY) in (folder / "check.json").read_text()
-    found = run(folder, study, tmp_path)
+    result = run(folder, study, tmp_path)
     for name in ("dpia.md", "five-safes.md"):
-        assert summarise(study, records).summary.decision.words in found[name]
+        assert summarise(study, records).summary.decision.words in result[name]
         for measure, words, digits in SHOWN:
             attack, figure = audit.points[0].worst(measure)
-            (line,) = [line for line in found[name].splitlines() if line.startswith("|") and words in line]
+            (line,) = [line for line in result[name].splitlines() if line.startswith("|") and words in line]
             assert f"| {figure.value:{digits}}" in line
             assert f"| {attack} |" in line
     page = tmp_path / "drafts" / SIGNING_PAGE
     assert has_mode(page, 0o600)
     signed = page.read_text(encoding="utf-8")
-    assert not any(str(CANARY) in text or "north.csv" in text for text in (*found.values(), signed))
-    assert found["agreement-annex.md"] == drafted(study, analyst_records(NAMES))["agreement-annex.md"]
+    assert not any(str(CANARY) in text or "north.csv" in text for text in (*result.values(), signed))
+    assert result["agreement-annex.md"] == drafted(study, analyst_records(NAMES))["agreement-annex.md"]
     run(folder, study, tmp_path, code=2)
     run(folder, study, tmp_path, "--force")
 
@@ -157,8 +157,8 @@ def test_figures_are_of_the_studys_own_point_whatever_was_attacked_beside_it(fai
     audit, study = replace(audit, points=tuple(points)), example_study(NAMES)
     sources = {"records of one role": (participant_records(audit), None), "and an audit": (StudyRecords(), audit)}
     for words, given in sources.items():
-        found = render_drafts(summarise(study, *given))
-        for text in (found["dpia.md"], found["five-safes.md"]):
+        drafts = render_drafts(summarise(study, *given))
+        for text in (drafts["dpia.md"], drafts["five-safes.md"]):
             assert str(risk) in text
             assert (
                 (f"| {audit.points[0].worst('linkage')[0]} |" in text) if failed != 0 else ("look-alikes |" not in text)
@@ -175,7 +175,7 @@ def test_what_others_wrote_is_quoted_in_a_draft_and_no_markup(name: str, quoted:
     assert "<i>|" not in render_signing_page(summarise(study, StudyRecords()))
     text = drafted(study, StudyRecords())["agreement-annex.md"]
     cell = quoted.replace("|", r"\|")
-    (line,) = [one for one in text.splitlines() if one.startswith(f"| {cell} | label |")]
+    (line,) = [line for line in text.splitlines() if line.startswith(f"| {cell} | label |")]
     values = line.removeprefix(f"| {cell} | label |")
     assert re.sub(r"\\([!-/:-@[-`{-~])", r"\1", values).strip() == f"{', '.join(study.label.classes)} |"
     assert not re.search(r"[<*`]|]\(|\b_|_\b|\|.", re.sub(r"\\[!-/:-@[-`{-~]", "", values))

@@ -81,7 +81,7 @@ def audits() -> tuple[AuditResult, AuditResult]:
     rng = np.random.default_rng(0)
     centres = 1.5 * rng.standard_normal((3, 5))
     labels = [rng.integers(0, 3, 80) for _ in range(4)]
-    rows = [centres[own] + rng.standard_normal((80, 5)) * np.linspace(2.0, 0.6, 5) for own in labels]
+    rows = [centres[label] + rng.standard_normal((80, 5)) * np.linspace(2.0, 0.6, 5) for label in labels]
     attacks = ["procrustes", "principal-axes", "known-anchor"]
     common: dict[str, Any] = {"anchor_noise_scales": [0.1], "learner": "linear", "attacks": attacks}
     table = audited(
@@ -92,7 +92,7 @@ def audits() -> tuple[AuditResult, AuditResult]:
         data_noise_levels=[0.3, 0.8],
         evaluation=EvaluationSpec(n_examples=3, feature_names=("age", "weight", "height", "pressure", "sugar")),
     )
-    pixels = [np.clip(0.3 * own[:, None] + 0.4 * rng.random((80, 9)), 0, 1) for own in labels]
+    pixels = [np.clip(0.3 * label[:, None] + 0.4 * rng.random((80, 9)), 0, 1) for label in labels]
     evaluation = EvaluationSpec(n_examples=4, image_shape=(3, 3))
     return table, audited(
         pixels, labels, methods=["aa-i-gdp-both-noise"], data_noise_levels=[0.5], evaluation=evaluation, **common
@@ -124,14 +124,14 @@ def vars_of(records: StudyRecords, *names: str) -> dict[str, Any]:
 
 def probed(page: str) -> str:
     """The page with the probe in it, and the probe's policy in place of its own."""
-    own = re.search(r'<meta http-equiv="Content-Security-Policy"[^>]*>', page)
-    return page.replace(own.group(), POLICY + PROBE, 1)
+    answer = re.search(r'<meta http-equiv="Content-Security-Policy"[^>]*>', page)
+    return page.replace(answer.group(), POLICY + PROBE, 1)
 
 
 def found_by_probe(dom: str) -> dict[str, Any]:
-    found = re.search(r'<html[^>]* data-probe="([^"]*)"', dom)
-    assert found is not None, "the probe did not run"
-    return dict(json.loads(html.unescape(found.group(1))))
+    answer = re.search(r'<html[^>]* data-probe="([^"]*)"', dom)
+    assert answer is not None, "the probe did not run"
+    return dict(json.loads(html.unescape(answer.group(1))))
 
 
 def opened(browse: Browse, page: str, folder: Path) -> tuple[str, dict[str, Any]]:

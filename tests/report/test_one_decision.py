@@ -62,8 +62,8 @@ def audits(draw: st.DrawFn) -> AuditResult:
     points = []
     for point in audit.points:
         outcomes = (outcome("moments", draw(st.floats(0, 1.5)), draw(st.floats(0, 1))),) if draw(st.booleans()) else ()
-        found = gain(draw(st.floats(-0.3, 0.3)), draw(st.integers(2, 10_000))) if draw(st.booleans()) else None
-        points.append(replace(point, outcomes=outcomes, gain=found))
+        drawn_gain = gain(draw(st.floats(-0.3, 0.3)), draw(st.integers(2, 10_000))) if draw(st.booleans()) else None
+        points.append(replace(point, outcomes=outcomes, gain=drawn_gain))
     return replace(audit, points=tuple(points), chosen=draw(st.sampled_from([None, 0, 2])))
 
 

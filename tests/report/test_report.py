@@ -123,29 +123,29 @@ def test_the_analysts_report_finds_who_took_part_what_joining_gives_and_that_lea
 ) -> None:
     quiet = change(study, method="aa-i-gdp-anchor-noise", data_noise_scale=0.0)
     made = summarise(quiet, collect_records(write_records(tmp_path, analyst_records())))
-    found = made.summary
-    assert (found.study.name, found.study.fingerprint) == ("hearts", quiet.fingerprint)
-    assert [(fact.kind, fact.answer) for fact in found.joining] == [("uploads", None), ("pooled raw not known", None)]
-    assert (found.decision.answer, found.leakage_measured) == ("cannot tell", False)
+    summary = made.summary
+    assert (summary.study.name, summary.study.fingerprint) == ("hearts", quiet.fingerprint)
+    assert [(fact.kind, fact.answer) for fact in summary.joining] == [("uploads", None), ("pooled raw not known", None)]
+    assert (summary.decision.answer, summary.leakage_measured) == ("cannot tell", False)
     assert kinds(made) == [
         ("set aside", ("west.bundle",)),
         ("missing", ("west",)),
         ("flagged", ("south",)),
         ("left out", ("north",)),
     ]
-    states = {member.name: member.contribution for member in found.participants}
+    states = {member.name: member.contribution for member in summary.participants}
     assert [(name, sent.rows, sent.fit) for name, sent in states.items()] == [
         ("north", 60, 0.98),
         ("south", 60, 0.31),
         ("west", None, None),
     ]
-    assert {member.name: member.delivered for member in found.participants} == {
+    assert {member.name: member.delivered for member in summary.participants} == {
         "north": True,
         "south": False,
         "west": False,
     }
-    assert {entry.group for entry in found.scores} == {"joint", "joint by participant", "alone"}
-    assert found.scores[0].score == score(0.86)
+    assert {entry.group for entry in summary.scores} == {"joint", "joint by participant", "alone"}
+    assert summary.scores[0].score == score(0.86)
     assert made.audits == ()
 
 
@@ -155,8 +155,8 @@ def test_limits_that_are_not_kept_are_among_what_to_look_at(study: Study) -> Non
     records = replace(records, delivery=replace(records.delivery, release=release))
     check = replace(participant_records(None).check, exceeded=limits)
     share = replace(participant_records(None).share, exceeded=limits, override="head: urgent")
-    found = kinds(summarise(study, replace(records, check=check, share=share)))
-    assert found[-3:] == [("limits", limits), ("shared despite", limits), ("release", ())]
+    kinds_of_findings = kinds(summarise(study, replace(records, check=check, share=share)))
+    assert kinds_of_findings[-3:] == [("limits", limits), ("shared despite", limits), ("release", ())]
     words = summarise(study, records).summary.attention[-1].words
     assert all(value in words for value in ("47.8%", release.override))
 
@@ -176,9 +176,9 @@ def test_uploads_do_not_judge_joining(study: Study, value: float, noise: float) 
     records = analyst_records()
     records = replace(records, training=replace(records.training, gain=gain(value, 120)))
     method = "aa-i-gdp-both-noise" if noise else "aa-i-gdp-anchor-noise"
-    found = summarise(change(study, data_noise_scale=noise, method=method), records).summary
-    assert [fact.answer for fact in found.joining] == [None, None]
-    assert found.scores[0].name == ("joint model, noisy uploads" if noise else "joint model")
+    summary = summarise(change(study, data_noise_scale=noise, method=method), records).summary
+    assert [fact.answer for fact in summary.joining] == [None, None]
+    assert summary.scores[0].name == ("joint model, noisy uploads" if noise else "joint model")
 
 
 def test_the_participants_report_decides_by_the_strongest_attack(study: Study, audit: AuditResult) -> None:
@@ -269,19 +269,19 @@ def test_every_field_of_a_record_is_checked(name: str, tmp_path: Path) -> None:
 
 
 def list_broken(plain: dict[str, Any]) -> list[Any]:
-    found: list[Any] = [{**plain, "other": 1}]
+    broken: list[Any] = [{**plain, "other": 1}]
     for key, value in plain.items():
         wrong: list[Any] = [{"other": ["planted-value"]}] if not isinstance(value, dict) else [["planted-value"]]
         wrong += (
             ["planted-value"] if isinstance(value, int | float) else [1e400, True] if isinstance(value, str) else []
         )
         wrong += [float("nan"), float("inf")] if isinstance(value, float) else []
-        found += [{**plain, key: bad} for bad in wrong]
+        broken += [{**plain, key: bad} for bad in wrong]
         if isinstance(value, dict) and key not in OPEN and value:
-            found += [{**plain, key: bad} for bad in list_broken(value)]
+            broken += [{**plain, key: bad} for bad in list_broken(value)]
         if isinstance(value, list) and value and isinstance(value[0], dict):
-            found += [{**plain, key: [bad, *value[1:]]} for bad in list_broken(value[0])]
-    return found
+            broken += [{**plain, key: [bad, *value[1:]]} for bad in list_broken(value[0])]
+    return broken
 
 
 OPEN = (
@@ -344,9 +344,9 @@ def test_of_two_mechanisms_records_the_studys_is_read(study: Study, sum_study: S
 def test_a_check_of_other_rows_than_those_shared_is_left_out(study: Study, tmp_path: Path) -> None:
     records = participant_records(None)
     records = replace(records, share=replace(records.share, rows_digest="other"))
-    found = collect_records(write_records(tmp_path, records))
-    assert (found.check, found.checked_other_rows) == (None, True)
-    assert kinds(summarise(study, found)) == [("other rows", ())]
+    collected = collect_records(write_records(tmp_path, records))
+    assert (collected.check, collected.checked_other_rows) == (None, True)
+    assert kinds(summarise(study, collected)) == [("other rows", ())]
 
 
 @pytest.mark.parametrize(
@@ -376,10 +376,10 @@ def test_a_damaged_audit_is_refused(where: tuple[Any, ...], what: Any, audit: Au
 
 
 def test_figures_of_other_settings_do_not_decide(study: Study) -> None:
-    own, other = (summarise(study, StudyRecords(), example_audit(scale=scale)) for scale in (0.2, 0.3))
-    assert [made.audits[0].study_point is None for made in (own, other)] == [False, True]
-    assert (own.summary.decision.answer, other.summary.decision.answer) == ("do not share", "cannot tell")
-    assert len(other.summary.leakage) == len(own.summary.leakage) + 1
+    weak, other = (summarise(study, StudyRecords(), example_audit(scale=scale)) for scale in (0.2, 0.3))
+    assert [made.audits[0].study_point is None for made in (weak, other)] == [False, True]
+    assert (weak.summary.decision.answer, other.summary.decision.answer) == ("do not share", "cannot tell")
+    assert len(other.summary.leakage) == len(weak.summary.leakage) + 1
 
 
 def test_what_a_report_says_of_joining_is_at_the_studys_settings(study: Study, audit: AuditResult) -> None:
@@ -452,8 +452,8 @@ def test_the_page_of_leakage_says_so_too() -> None:
         after = page.split(f"## {name}\n")[1]
         if plan["recommended"]:
             assert warn_of_linkage(figures["linkage"]["value"], 0.1) in after[:400]
-            assert min(one["figures"]["exposed_tenth"]["interval"][0] for one in entry["fresh"]) >= 0.5
-        again = ", ".join(f"{one['figures']['exposed_tenth']['value']:.2f}" for one in entry["again"])
+            assert min(folder["figures"]["exposed_tenth"]["interval"][0] for folder in entry["fresh"]) >= 0.5
+        again = ", ".join(f"{folder['figures']['exposed_tenth']['value']:.2f}" for folder in entry["again"])
         assert f"{figures['exposed_tenth']['chance']:.2f}; 1.00 | {again} |" in after[:1500]
 
 
@@ -493,8 +493,8 @@ def test_a_model_that_predicts_one_class_is_said_to_with_what_guessing_scores() 
     several = replace(predictions, values=np.array(["a", "b", "b"]))
     assert (several.only_class, several.state_findings()) == ("", [])
     study, records = example_study(NAMES), participant_records(example_audit())
-    found = summarise(study, replace(records, predict=predictions.record)).summary
-    assert [finding.about for finding in found.attention if finding.kind == "one class"] == [("b",)]
+    summary = summarise(study, replace(records, predict=predictions.record)).summary
+    assert [finding.about for finding in summary.attention if finding.kind == "one class"] == [("b",)]
     training = replace(sum_records(NAMES).training, only_class="a", n_classes=3)
     assert "one class" in [finding.kind for finding in training.list_findings()]
     assert training.is_whole == sum_records(NAMES).training.is_whole

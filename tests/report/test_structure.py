@@ -93,14 +93,14 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def test_headings_are_in_order_pictures_have_names_and_a_page_has_one_decision(pages: dict[str, str]) -> None:
     for name, page in pages.items():
-        found = Structure()
-        found.feed(page)
-        assert found.open == [], name
-        assert found.headings[0] == 1, name
-        assert found.headings.count(1) == found.tags.count("main") == 1, name
-        assert all(after <= before + 1 for before, after in pairwise(found.headings)), (name, found.headings)
-        assert found.unnamed == [], name
-        assert found.cards == (name != "answer"), name
+        structure = Structure()
+        structure.feed(page)
+        assert structure.open == [], name
+        assert structure.headings[0] == 1, name
+        assert structure.headings.count(1) == structure.tags.count("main") == 1, name
+        assert all(after <= before + 1 for before, after in pairwise(structure.headings)), (name, structure.headings)
+        assert structure.unnamed == [], name
+        assert structure.cards == (name != "answer"), name
         assert '<html lang="en">' in page
 
 

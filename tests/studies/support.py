@@ -44,10 +44,10 @@ def dealt_images(p: int, h: int, sizes: Mapping[str, int]) -> tuple[dict[Any, li
     parts: dict[Any, list[Any]] = {split: [] for split in SPLITS}
     labels: dict[Any, list[Any]] = {split: [] for split in SPLITS}
     for i in range(p):
-        own = np.random.default_rng(100 + i)
+        rng_of_rows = np.random.default_rng(100 + i)
         for split in SPLITS:
-            codes = own.permutation(np.arange(sizes[split] + 3 * i) % 3)
-            spread = own.gamma(2.0, 1.0, (len(codes), h)) - 2
+            codes = rng_of_rows.permutation(np.arange(sizes[split] + 3 * i) % 3)
+            spread = rng_of_rows.gamma(2.0, 1.0, (len(codes), h)) - 2
             parts[split].append(means[codes] + np.einsum("nij,nj->ni", mixing[codes], spread))
             labels[split].append(codes)
     return parts, labels
@@ -80,10 +80,10 @@ def image_evaluator(queries: Any, galleries: Galleries, **changes: Any) -> Image
 
 def stand_in_for_moments(patch: pytest.MonkeyPatch, attack: Callable[..., Any]) -> None:
     """Have image studies run another attack in place of the moments attack, which takes seconds."""
-    one, many = leakage.run_attack, leakage.run_attack_batch
+    run_attack, many = leakage.run_attack, leakage.run_attack_batch
 
     def run_one(name: str, view: Any, *, rng: Any) -> Any:
-        return Attempt(name, False, attack(view, rng=rng)) if name == "moments" else one(name, view, rng=rng)
+        return Attempt(name, False, attack(view, rng=rng)) if name == "moments" else run_attack(name, view, rng=rng)
 
     def run_many(name: str, views: Any, *, rng: Any) -> Any:
         if name != "moments":
@@ -115,7 +115,7 @@ def landscape_rows(*, deployments: int = 1) -> list[dict[str, Any]]:
         for draw, (method, v, level, score) in enumerate(noiseless + _NOISES):
             better = score + more * (method != "local-only")
             noise = {"anchor_noise_scale": v, "data_noise_scale": level * LANDSCAPE_S[size]}
-            told = {"balanced_accuracy": better, "balanced_accuracy_clean": better}
+            figures = {"balanced_accuracy": better, "balanced_accuracy_clean": better}
             attacked = {} if method in ("local-only", "pooled-raw") else _ATTACKED
-            rows.append(cell | {"method": method, "draw": draw} | noise | told | attacked)
+            rows.append(cell | {"method": method, "draw": draw} | noise | figures | attacked)
     return rows

@@ -51,11 +51,11 @@ def first_weights() -> updates.Weights:
 def test_gradients_and_their_products_are_those_of_automatic_differentiation() -> None:
     rows, codes = small_rows()
     weights = tuple(part.clone().requires_grad_() for part in first_weights())
-    found = updates.backpropagate(weights, rows, codes)
-    known = torch.autograd.grad(found.losses.mean(), weights)
-    assert all(torch.allclose(one, other) for one, other in zip(found.gradient(), known, strict=True))
+    gradients = updates.backpropagate(weights, rows, codes)
+    known = torch.autograd.grad(gradients.losses.mean(), weights)
+    assert all(torch.allclose(gradient, other) for gradient, other in zip(gradients.gradient(), known, strict=True))
     each = [updates.backpropagate(weights, rows[i : i + 1], codes[i : i + 1]).gradient() for i in range(len(rows))]
-    flat = np.stack([np.concatenate([part.detach().numpy().ravel() for part in one]) for one in each])
+    flat = np.stack([np.concatenate([part.detach().numpy().ravel() for part in gradient]) for gradient in each])
     assert np.allclose(updates.backpropagate(first_weights(), rows, codes).products(), flat @ flat.T)
 
 
@@ -74,7 +74,7 @@ def test_rows_behind_a_gradient_are_told_and_rebuilt_and_others_are_not() -> Non
 
 def test_statistics_add_up_and_tell_their_rows() -> None:
     rows, codes = small_rows(60, 12)
-    parts = [ClassStatistics.of(rows[own], codes[own], 3) for own in (slice(0, 20), slice(20, 60))]
+    parts = [ClassStatistics.of(rows[places], codes[places], 3) for places in (slice(0, 20), slice(20, 60))]
     pooled, whole = ClassStatistics.pool(parts), ClassStatistics.of(rows, codes, 3)
     assert all(np.allclose(getattr(pooled, name), getattr(whole, name)) for name in ("counts", "means", "covariance"))
     scores = parts[0].score_members(parts[1], (rows, codes))
@@ -90,7 +90,9 @@ def test_synthetic_rows_are_rows_of_the_table_and_near_their_own() -> None:
     assert (drawn[:, :4].min(axis=0) >= rows[:, :4].min(axis=0)).all()
     assert np.allclose(drawn[-1], rows[-1])  # of one row there is nothing else to draw
     scores = score_by_synthetic((rows[:8], codes[:8]), (drawn[8:], codes[8:]), (rows[:30], codes[:30]))
-    assert all(Membership(one[:8], one[8:]).auc > 0.9 for one in scores.values())  # of rows that were not replaced
+    assert all(
+        Membership(score_of_row[:8], score_of_row[8:]).auc > 0.9 for score_of_row in scores.values()
+    )  # of rows that were not replaced
 
 
 def test_the_truth_in_any_order_is_an_error_of_zero_and_a_guess_is_no_attack() -> None:
@@ -98,12 +100,14 @@ def test_the_truth_in_any_order_is_an_error_of_zero_and_a_guess_is_no_attack() -
     labels = [audited.labels[target] for target in TARGETS]
     parts = [audited.case_rows.rows.train[target] for target in TARGETS]
     order = np.random.default_rng(0).permutation(len(labels[0]))
-    found = [(rows[order], codes[order]) for rows, codes in zip(parts, labels, strict=True)]
-    told = strongest_columns(audited.measure_rebuilt("truth", found, labels))
-    assert (told["centred_error"], told["linkage"], told["exposed_tenth"]) == (0, 1, 0)
-    assert told["linkage_control"] < 0.35
-    others = strongest_columns(audited.measure_rebuilt("others", [*found[1:], found[0]], labels))
-    assert told["exposed_tenth_chance"] == told["exposed_tenth_control"] == others["exposed_tenth"]  # assigned alike
+    shuffled = [(rows[order], codes[order]) for rows, codes in zip(parts, labels, strict=True)]
+    strongest = strongest_columns(audited.measure_rebuilt("truth", shuffled, labels))
+    assert (strongest["centred_error"], strongest["linkage"], strongest["exposed_tenth"]) == (0, 1, 0)
+    assert strongest["linkage_control"] < 0.35
+    others = strongest_columns(audited.measure_rebuilt("others", [*shuffled[1:], shuffled[0]], labels))
+    assert (
+        strongest["exposed_tenth_chance"] == strongest["exposed_tenth_control"] == others["exposed_tenth"]
+    )  # assigned alike
     guess = np.split(audited.evaluator.guess.by_class, len(parts))  # type: ignore[union-attr]
     none = strongest_columns(audited.measure_rebuilt("means", list(zip(guess, labels, strict=True)), labels))
     assert none["centred_error"] == none["centred_error_control"] > 0.5
@@ -117,9 +121,9 @@ def test_members_are_the_targets_own_rows_and_the_control_has_another_targets() 
     def is_among(place: int, asked: Any) -> dict[str, Any]:
         return {"knows": np.array([float((parts[place] == row).all(axis=1).any()) for row in asked[0]])}
 
-    told = strongest_columns(audited.measure_members(is_among))
-    assert (told["membership_auc"], told["membership_at_1_percent"]) == (1, 1)
-    assert told["membership_auc_control"] == pytest.approx(0.5, abs=0.02)
+    strongest = strongest_columns(audited.measure_members(is_among))
+    assert (strongest["membership_auc"], strongest["membership_at_1_percent"]) == (1, 1)
+    assert strongest["membership_auc_control"] == pytest.approx(0.5, abs=0.02)
     rows, _ = audited.candidates()
     inside = np.array([float(any((part == row).all(axis=1).any() for part in parts)) for row in rows])
     total = strongest_columns(audited.measure_total({"knows": inside}, np.zeros(len(rows))))
@@ -138,9 +142,11 @@ def test_every_way_has_its_figures_and_a_line_of_the_table(tmp_path: Any, monkey
     lines = {line["way"]: line for line in tabulate_alternatives(results)}
     assert len(lines) == 14
     for method in ("gradient", "fedavg", "synthetic", "statistics"):
-        own = results.where(method=method)
-        assert all(np.isfinite(own.numbers(f"{name}{part}")).all() for name in MEASURES for part in ("", "_control"))
-    assert all(lines[one]["recognised"] > 0.9 for one in ("one gradient of 20 rows", "statistics by class"))
+        rows_of_method = results.where(method=method)
+        assert all(
+            np.isfinite(rows_of_method.numbers(f"{name}{part}")).all() for name in MEASURES for part in ("", "_control")
+        )
+    assert all(lines[name]["recognised"] > 0.9 for name in ("one gradient of 20 rows", "statistics by class"))
     assert lines["secure sums, ε = 2"]["recognised"] < 0.2
     assert np.isnan(lines["one gradient of 5 rows"]["score"])
     assert case_columns("alternatives", results)[1]["way"] == list(lines)

@@ -100,7 +100,10 @@ def digit_facts() -> dict[str, Any]:
 
 @cache
 def digit_comparisons() -> dict[str, Comparison]:
-    return {one.number.id: one for one in compare({"mnist": (Results.from_rows(digit_rows()), digit_facts())})}
+    return {
+        comparison.number.id: comparison
+        for comparison in compare({"mnist": (Results.from_rows(digit_rows()), digit_facts())})
+    }
 
 
 def participant_rows() -> Rows:
@@ -124,7 +127,10 @@ def participant_rows() -> Rows:
 def participant_comparisons() -> dict[str, Comparison]:
     data = {"n_participants": list(PARTICIPANTS), "n_components": 400, "n_anchor_rows": 1600}
     facts = {"spec": spec(data=data | {"identities_each": [[50, 19], [10, 99]]})}
-    return {one.number.id: one for one in compare({"participants": (Results.from_rows(participant_rows()), facts)})}
+    return {
+        comparison.number.id: comparison
+        for comparison in compare({"participants": (Results.from_rows(participant_rows()), facts)})
+    }
 
 
 def test_every_number_has_a_function_and_every_function_a_number() -> None:
@@ -179,36 +185,38 @@ def test_numbers_of_straight_lines_are_those_one_writes_down(entry: str, expecte
 def test_counts_are_those_of_the_rows() -> None:
     rows = Results.from_rows(digit_rows())
     v = rows.where(method=ANCHOR)["anchor_noise_scale"]
-    found, v_pt = digit_comparisons(), transition_scale(10, 100, 400)
+    comparisons, v_pt = digit_comparisons(), transition_scale(10, 100, 400)
     assert v_pt > 0.09
-    assert found["mnist.linkage.identical-pairs"].ours == 197
-    assert found["mnist.linkage.anchor.strongest"].ours == np.sum(op_linkage(v) >= 0.2)
-    assert found["mnist.solver.converged"].ours == np.sum(v < 0.09)
-    assert found["mnist.solver.capped"].ours == np.sum(v >= 0.09)
-    assert found["mnist.solver.converged-below"].ours == np.sum(v < 0.09)
-    assert found["mnist.solver.converged-above"].ours == 0
-    assert found["mnist.solver.largest-converged"].ours == v[v < 0.09].max()
-    assert found["mnist.solver.smallest-capped"].ours == v[v >= 0.09].min()
-    assert found["mnist.utility.discrepancy"].ours == pytest.approx(1.995e-14)
-    assert found["mnist.linkage.anchor.mean.procrustes"].ours == pytest.approx(100 * op_linkage(v).mean())
+    assert comparisons["mnist.linkage.identical-pairs"].ours == 197
+    assert comparisons["mnist.linkage.anchor.strongest"].ours == np.sum(op_linkage(v) >= 0.2)
+    assert comparisons["mnist.solver.converged"].ours == np.sum(v < 0.09)
+    assert comparisons["mnist.solver.capped"].ours == np.sum(v >= 0.09)
+    assert comparisons["mnist.solver.converged-below"].ours == np.sum(v < 0.09)
+    assert comparisons["mnist.solver.converged-above"].ours == 0
+    assert comparisons["mnist.solver.largest-converged"].ours == v[v < 0.09].max()
+    assert comparisons["mnist.solver.smallest-capped"].ours == v[v >= 0.09].min()
+    assert comparisons["mnist.utility.discrepancy"].ours == pytest.approx(1.995e-14)
+    assert comparisons["mnist.linkage.anchor.mean.procrustes"].ours == pytest.approx(100 * op_linkage(v).mean())
 
 
 def test_faces_pair_two_curves_by_their_noise() -> None:
     """The same rows read as faces: OP links 11 % at v = 0.5, so 10 % is never reached; 75 % utility is at v = 0.25."""
     facts = digit_facts() | {"spec": spec(data=spec()["data"] | {"identities_each": [[10, 99]]})}
-    found = {one.number.id: one for one in compare({"celeba": (Results.from_rows(digit_rows()), facts)})}
-    assert found["celeba.tradeoff.75.anchor"].ours == pytest.approx(23.5, abs=0.01)
-    assert found["celeba.tradeoff.75.private"].ours == pytest.approx(35 - 0.4 * 9.375, abs=0.01)
-    assert found["celeba.tradeoff.i-gdp.private"].ours == pytest.approx(35 - 0.4 * 21.875, abs=0.01)
-    assert found["celeba.tradeoff.chance.anchor"].ours is None
-    assert found["celeba.tradeoff.chance.anchor"].note == quantities.NEVER
-    assert found["celeba.linkage.anchor.crossing.procrustes"].ours is None
-    assert found["celeba.solver.seconds.converged"].ours == 2.0
-    assert found["celeba.solver.seconds.capped"].ours == 30.0
-    assert found["celeba.setting.identities"].ours == 99
-    assert found["celeba.setting.identities.train"].ours == 69
-    assert found["celeba.setting.episodes"].ours == 990
-    assert found["celeba.setting.public"].note == quantities.NOT_RECORDED
+    comparisons = {
+        comparison.number.id: comparison for comparison in compare({"celeba": (Results.from_rows(digit_rows()), facts)})
+    }
+    assert comparisons["celeba.tradeoff.75.anchor"].ours == pytest.approx(23.5, abs=0.01)
+    assert comparisons["celeba.tradeoff.75.private"].ours == pytest.approx(35 - 0.4 * 9.375, abs=0.01)
+    assert comparisons["celeba.tradeoff.i-gdp.private"].ours == pytest.approx(35 - 0.4 * 21.875, abs=0.01)
+    assert comparisons["celeba.tradeoff.chance.anchor"].ours is None
+    assert comparisons["celeba.tradeoff.chance.anchor"].note == quantities.NEVER
+    assert comparisons["celeba.linkage.anchor.crossing.procrustes"].ours is None
+    assert comparisons["celeba.solver.seconds.converged"].ours == 2.0
+    assert comparisons["celeba.solver.seconds.capped"].ours == 30.0
+    assert comparisons["celeba.setting.identities"].ours == 99
+    assert comparisons["celeba.setting.identities.train"].ours == 69
+    assert comparisons["celeba.setting.episodes"].ours == 990
+    assert comparisons["celeba.setting.public"].note == quantities.NOT_RECORDED
 
 
 @pytest.mark.parametrize(
@@ -229,42 +237,52 @@ def test_participant_counts_are_read_from_the_largest_allocation(entry: str, exp
 
 
 def test_what_is_large_follows_the_rule_of_each_unit_and_has_a_reason() -> None:
-    found = digit_comparisons()
-    assert found["mnist.utility.private.10.c-gdp"].large  # 74 % beside 62.3 %
-    assert found["mnist.utility.private.10.c-gdp"].note == REASONS["draws"]
-    assert not found["mnist.utility.private.5.c-gdp"].large  # 82.0 % beside 82.0 %
-    assert found["mnist.utility.private.crossing.c-gdp"].large  # 21.9 beside 11.68
-    assert not found["mnist.utility.discrepancy"].large  # 2e-14 beside 6e-14: the same order
-    assert found["mnist.setting.queries"].large  # a setting: any difference
-    assert not found["mnist.setting.training"].large
-    assert found["mnist.linkage.anchor.strongest"].large == (
-        abs(found["mnist.linkage.anchor.strongest"].ours - 187) > 37.4
+    comparisons = digit_comparisons()
+    assert comparisons["mnist.utility.private.10.c-gdp"].large  # 74 % beside 62.3 %
+    assert comparisons["mnist.utility.private.10.c-gdp"].note == REASONS["draws"]
+    assert not comparisons["mnist.utility.private.5.c-gdp"].large  # 82.0 % beside 82.0 %
+    assert comparisons["mnist.utility.private.crossing.c-gdp"].large  # 21.9 beside 11.68
+    assert not comparisons["mnist.utility.discrepancy"].large  # 2e-14 beside 6e-14: the same order
+    assert comparisons["mnist.setting.queries"].large  # a setting: any difference
+    assert not comparisons["mnist.setting.training"].large
+    assert comparisons["mnist.linkage.anchor.strongest"].large == (
+        abs(comparisons["mnist.linkage.anchor.strongest"].ours - 187) > 37.4
     )
-    assert not any("{" in one.note for one in [*found.values(), *participant_comparisons().values()])
+    assert not any(
+        "{" in comparison.note for comparison in [*comparisons.values(), *participant_comparisons().values()]
+    )
 
 
 def test_our_number_is_deployment_0s_and_the_spread_is_over_all() -> None:
     rows = digit_rows() + digit_rows(1, n=50, shift=0.02) + digit_rows(2, n=50, shift=-0.03)
-    found = {one.number.id: one for one in compare({"mnist": (Results.from_rows(rows), digit_facts())})}
-    assert found["mnist.utility.control.i-gdp"].ours == pytest.approx(55.0)
-    assert found["mnist.utility.control.i-gdp"].spread == pytest.approx((52.0, 57.0))
-    assert found["mnist.utility.anchor.0.10"].spread == pytest.approx((81.0, 86.0), abs=0.01)
-    assert found["mnist.solver.converged"].spread is None
+    comparisons = {
+        comparison.number.id: comparison for comparison in compare({"mnist": (Results.from_rows(rows), digit_facts())})
+    }
+    assert comparisons["mnist.utility.control.i-gdp"].ours == pytest.approx(55.0)
+    assert comparisons["mnist.utility.control.i-gdp"].spread == pytest.approx((52.0, 57.0))
+    assert comparisons["mnist.utility.anchor.0.10"].spread == pytest.approx((81.0, 86.0), abs=0.01)
+    assert comparisons["mnist.solver.converged"].spread is None
     assert digit_comparisons()["mnist.utility.control.i-gdp"].spread is None
 
 
 def test_a_study_that_was_not_run_gives_rows_that_say_so() -> None:
-    found = compare({})
-    assert len(found) == len(paper_numbers())
-    assert all(one.ours is None and one.note == NOT_RUN and not one.large for one in found)
-    assert set(claims_page.describe_comparison(found, {})["provenance"].values()) == {None}
+    comparisons = compare({})
+    assert len(comparisons) == len(paper_numbers())
+    assert all(
+        comparison.ours is None and comparison.note == NOT_RUN and not comparison.large for comparison in comparisons
+    )
+    assert set(claims_page.describe_comparison(comparisons, {})["provenance"].values()) == {None}
 
 
 def test_an_empty_table_and_empty_facts_give_no_number_and_no_error() -> None:
-    found = compare({"mnist": (Results.from_rows([]), {}), "participants": (Results.from_rows([]), {})})
-    measured = [one for one in found if one.ours is not None and one.number.ours not in ("as_built", "n_methods")]
+    comparisons = compare({"mnist": (Results.from_rows([]), {}), "participants": (Results.from_rows([]), {})})
+    measured = [
+        comparison
+        for comparison in comparisons
+        if comparison.ours is not None and comparison.number.ours not in ("as_built", "n_methods")
+    ]
     assert measured == []
-    assert all(one.note for one in found if one.ours is None)
+    assert all(comparison.note for comparison in comparisons if comparison.ours is None)
 
 
 def unread(function: str, study: Study, **args: Any) -> str:
@@ -308,17 +326,17 @@ def test_a_verdict_follows_from_what_is_true_and_how_near_the_numbers_are() -> N
     nothing = Study(Results.from_rows([{"method": "local-only", "n_participants": 2, "identities_each": 10}]))
     assert {name for name, rule in claims.RULES.items() if rule(nothing) is not None} == {"crosses"}
     answers = {(): None, (None, True): None, (None, True, True): True, (True, False): False}
-    assert {one: claims.all_true(one) for one in answers} == answers
-    assert [claims.in_most(one) for one in ([math.nan, 1.0], [None, 1.0, 2.0])] == [(), (1.0, 2.0)]
-    assert [one.outside for one in (near, far, reading(90.0))] == [False, True, False]
+    assert {answer: claims.all_true(answer) for answer in answers} == answers
+    assert [claims.in_most(readings) for readings in ([math.nan, 1.0], [None, 1.0, 2.0])] == [(), (1.0, 2.0)]
+    assert [comparison.outside for comparison in (near, far, reading(90.0))] == [False, True, False]
     assert far.shown == (63.0, pytest.approx(4.243, abs=1e-3))
 
 
 def test_the_strongest_attack_is_not_read_past_its_last_draw() -> None:
     v = np.linspace(0.0, 0.49, 20)
     rows = [
-        {"method": ANCHOR, "draw": k, "anchor_noise_scale": one, "linkage:moments": 0.9 - 3 * max(0.0, one - 0.35)}
-        for k, one in enumerate(v)
+        {"method": ANCHOR, "draw": k, "anchor_noise_scale": value, "linkage:moments": 0.9 - 3 * max(0.0, value - 0.35)}
+        for k, value in enumerate(v)
     ]
     study = Study(Results.from_rows(rows), {})
     read = [
@@ -336,8 +354,8 @@ def test_a_share_that_is_read_off_a_curve_beyond_the_scale_is_still_one(low: flo
     v = np.linspace(0.0, 0.5, 40)
     shares = np.where(v < 0.2, low, high)  # a step, on either side of which a spline goes too far
     rows = [
-        {"method": ANCHOR, "draw": k, "anchor_noise_scale": one, "linkage:procrustes": shares[k]}
-        for k, one in enumerate(v)
+        {"method": ANCHOR, "draw": k, "anchor_noise_scale": value, "linkage:procrustes": shares[k]}
+        for k, value in enumerate(v)
     ]
     study, how = Study(Results.from_rows(rows)), {"method": ANCHOR, "column": "linkage:procrustes"}
     curve, nearest = study.curve(**how), float(end == "high")

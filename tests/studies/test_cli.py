@@ -29,16 +29,16 @@ def rows_of(spec: Any, method: str, draws: list[int], kind: Any = None) -> list[
     rows = []
     for k in draws:
         level = float(v[k] / 0.5 + sigma[k] / 50)
-        found = {"linkage:procrustes": 0.1 + 0.27 / (1 + 9 * level), "match:procrustes": 0.1 + 0.9 / (1 + 4 * level)}
+        figures = {"linkage:procrustes": 0.1 + 0.27 / (1 + 9 * level), "match:procrustes": 0.1 + 0.9 / (1 + 4 * level)}
         if k % 2 == 0 and method not in ("local-only", "pooled-raw"):
-            found |= {"linkage:moments": 0.36 - 0.01 * level, "match:moments": 0.99, "linkage:moments+denoised": 0.37}
+            figures |= {"linkage:moments": 0.36 - 0.01 * level, "match:moments": 0.99, "linkage:moments+denoised": 0.37}
         score = {"local-only": 0.85, "pooled-raw": 0.97, "i-gdp": 0.57}.get(method, 0.57 + 0.34 / (1 + 3 * level))
         rows.append(
             {"deployment": 0, "n_participants": 10, "method": method, "draw": k}
             | {"anchor_noise_scale": float(v[k]), "data_noise_scale": float(sigma[k])}
             | {"balanced_accuracy": score, "balanced_accuracy_clean": score + 0.01}
             | {"iterations": 30, "converged": level < 0.2, "residual": 1e-8, "solver_seconds": 0.1}
-            | (found if method not in ("local-only", "pooled-raw") else {})
+            | (figures if method not in ("local-only", "pooled-raw") else {})
         )
     return rows
 
@@ -67,7 +67,7 @@ class FakeStudy:
         for method, count in controls:
             self.part(spec, method, count, None, store, progress)
         for method, kind in PARTS:
-            count = sum(one.count for one in getattr(spec.noise, kind))
+            count = sum(level.count for level in getattr(spec.noise, kind))
             self.part(spec, method, count, kind, store, progress)
         images = np.full((2, 28, 28), 200, np.uint8)
         store.keep(
@@ -101,7 +101,7 @@ def study(monkeypatch: pytest.MonkeyPatch) -> FakeStudy:
 @pytest.fixture(autouse=True, scope="module")
 def few_figures() -> Iterator[None]:
     """Two figures and pictures, with bands from few resamples: what they look like is tested in test_figures."""
-    few = tuple(one for one in draw._IMAGES if one.__name__ in ("draw_linkage", "draw_tradeoff"))
+    few = tuple(study for study in draw._IMAGES if study.__name__ in ("draw_linkage", "draw_tradeoff"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(draw, "_IMAGES", few)
         patch.setattr(draw, "_STUDIES", {**draw._STUDIES, "mnist": few, "celeba": few})
@@ -172,9 +172,9 @@ def test_json_is_all_that_goes_to_standard_output(study: FakeStudy, tmp_path: Pa
     assert plain["page"] == str(tmp_path / "mnist" / "index.html")
     (size,) = plain["sizes"]
     assert size["controls"]["c-gdp"] == pytest.approx(91.0)
-    assert {one["method"] for one in size["noisy"]} == {method for method, _ in PARTS}
+    assert {level["method"] for level in size["noisy"]} == {method for method, _ in PARTS}
     assert plain["draws_that_beat_training_alone"]["of"] == 8
-    assert {one["study"] for one in plain["comparisons"]} == {"mnist"}  # not what other studies would have to say
+    assert {entry["study"] for entry in plain["comparisons"]} == {"mnist"}  # not what other studies would have to say
 
 
 @pytest.mark.parametrize("problem", [KeyboardInterrupt(), RuntimeError("a fault")])

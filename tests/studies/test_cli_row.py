@@ -85,7 +85,7 @@ def test_json_has_the_same(study: FakeStudy, results: Path) -> None:
     assert plain["now"]["code_digest"]
     (row,) = plain["rows"]
     assert row["row"] == {"deployment": 0, "n_participants": 10, "method": "aa-i-gdp-anchor-noise", "draw": 1}
-    (score,) = [one for one in row["columns"] if one["differs"]]
+    (score,) = [column for column in row["columns"] if column["differs"]]
     assert score == {"column": "balanced_accuracy", "kept": 0.5, "again": 0.75, "difference": 0.25, "differs": True}
 
 

@@ -122,7 +122,7 @@ def test_digits_are_dealt_once_each_and_evenly(digit_labels: tuple[np.ndarray, n
     assert sorted(np.concatenate(partition.test)) == list(range(400))
     assert sum(map(len, partition.validation)) == 200
     for parts, labels in ((partition.train, train), (partition.validation, train), (partition.test, test)):
-        counts = np.array([np.bincount(labels[own], minlength=10) for own in parts])
+        counts = np.array([np.bincount(labels[part], minlength=10) for part in parts])
         assert np.ptp(counts, axis=0).max() <= 1
     share = np.bincount(train[np.concatenate(partition.validation)], minlength=10) / np.bincount(train, minlength=10)
     assert np.abs(share - 200 / 1200).max() < 0.01
@@ -251,9 +251,9 @@ def test_uneven_participants_hold_the_same_people_with_fewer_images_of_each(peop
     assert [len(rows) for rows in uneven.train[:2]] == [30, 20]
     assert [len(rows) for rows in uneven.test[:2]] == [30 * 3 // 14, 20 * 3 // 14]
     for name in ("train", "validation", "test", "identities", "reserved", "queries"):
-        one, other = getattr(uneven, name), getattr(even, name)
-        assert np.array_equal(one[2], other[2])
-        for few, all_ in zip(one, other, strict=True):
+        part, other = getattr(uneven, name), getattr(even, name)
+        assert np.array_equal(part[2], other[2])
+        for few, all_ in zip(part, other, strict=True):
             assert set(few) <= set(all_)
             assert name in ("train", "validation", "test") or np.array_equal(few, all_)
     uploaded = np.concatenate([*uneven.train, *uneven.validation, *uneven.test])
@@ -264,8 +264,8 @@ def test_fewer_participants_are_the_beginning_of_more(people: tuple[np.ndarray, 
     many = partition_faces(*people, n_participants=12, identities_each=20, streams=STREAMS)
     few = partition_faces(*people, n_participants=3, identities_each=20, streams=STREAMS)
     for name in ("train", "validation", "test", "identities", "reserved", "queries"):
-        for one, other in zip(getattr(few, name), getattr(many.first(3), name), strict=True):
-            assert one.tolist() == other.tolist()
+        for rows, other in zip(getattr(few, name), getattr(many.first(3), name), strict=True):
+            assert rows.tolist() == other.tolist()
 
 
 def test_a_gallery_holds_the_reserved_image_of_the_query_and_of_nine_others(

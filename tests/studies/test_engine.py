@@ -100,7 +100,9 @@ def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         clean = rows if clean_rows is None else clean_rows.expand_as(rows)
         seen.scored.append((rows.clone(), clean.clone()))
         means = zip(rows.mean(dim=(1, 2)), clean.mean(dim=(1, 2)), strict=True)
-        return [{"balanced_accuracy": float(one), "balanced_accuracy_clean": float(without)} for one, without in means]
+        return [
+            {"balanced_accuracy": float(mean), "balanced_accuracy_clean": float(without)} for mean, without in means
+        ]
 
     def moments(view: Any, rng: Any) -> Any:
         seen.moments.append(view)
@@ -144,16 +146,18 @@ def test_secure_sums_are_measured_at_each_epsilon_once(world: SimpleNamespace, t
     features, classes = ({split: np.concatenate(parts[split]) for split in SPLITS} for parts in (rows, labels))
     given = replace(prepared_for(deployment), sum_rows=lambda: make_sum_rows(features, classes, held))
     spec = replace(spec_of(), sums=SumLine(epsilons=("none", 1.0), alone=2))
-    found = run(tmp_path, spec, given)
-    own = [row for row in found if row["method"] in ("secure-sum", "local-only-features")]
-    assert [(row["method"], row["draw"]) for row in own] == [
+    result = run(tmp_path, spec, given)
+    rows_without_uploads = [row for row in result if row["method"] in ("secure-sum", "local-only-features")]
+    assert [(row["method"], row["draw"]) for row in rows_without_uploads] == [
         *(("secure-sum", k) for k in range(2)),
         *(("local-only-features", i) for i in range(2)),
     ]
-    assert [row.get("epsilon") for row in own[:2]] == [None, 1.0]
-    assert own[0]["n_rows"] == sum(len(part) for split in ("train", "validation") for part in rows[split])
-    assert own[0]["balanced_accuracy_clean"] > 0.7  # three classes
-    assert run(tmp_path, spec, given) == found
+    assert [row.get("epsilon") for row in rows_without_uploads[:2]] == [None, 1.0]
+    assert rows_without_uploads[0]["n_rows"] == sum(
+        len(part) for split in ("train", "validation") for part in rows[split]
+    )
+    assert rows_without_uploads[0]["balanced_accuracy_clean"] > 0.7  # three classes
+    assert run(tmp_path, spec, given) == result
 
 
 # ---------------------------------------------------------------------------------------------------- both noises at once
@@ -167,8 +171,8 @@ def with_both(world: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.Monkey
     deployment = prepared.deployment
     rows = [row for row in run(tmp_path, spec, prepared) if row["method"] == BOTH]
     v, sigma = noise_draws(spec, "both", deployment.streams, prepared.rms)
-    own = deployment.uploaded()
-    noisy = [own + sigma[draw] * data_noise(deployment, draw + OTHER_NOISE) for draw in range(5)]
+    uploads = deployment.uploaded()
+    noisy = [uploads + sigma[draw] * data_noise(deployment, draw + OTHER_NOISE) for draw in range(5)]
     return SimpleNamespace(
         rows=rows,
         spec=spec,
@@ -176,7 +180,7 @@ def with_both(world: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.Monkey
         deployment=deployment,
         v=v,
         sigma=sigma,
-        own=own,
+        own=uploads,
         noisy=noisy,
         attacked=world.attacked,
         moments=[view for view in world.moments if view.method.name == BOTH],
@@ -199,7 +203,7 @@ def test_with_both_noises_the_moments_attack_sees_the_labelled_rows_as_uploaded(
 def test_with_both_noises_networks_learn_from_noisy_rows_and_are_scored_on_those_and_on_clean_ones(
     with_both: SimpleNamespace,
 ) -> None:
-    noisy, clean = (torch.cat([one[k] for one in with_both.scored]) for k in (0, 1))
+    noisy, clean = (torch.cat([score[k] for score in with_both.scored]) for k in (0, 1))
     assert torch.equal(torch.cat(with_both.trained), noisy)
     solver = with_both.spec.solver
     options = {"solver": solver.name, "max_iterations": solver.max_iterations, "tolerance": solver.tolerance}
@@ -231,8 +235,8 @@ def test_networks_are_scored_on_test_rows_and_test_labels() -> None:
     ensemble: Any = SimpleNamespace(
         predict=predict, validation_balanced_accuracy=np.array([0.1, 0.2]), best_epoch=np.array([1, 2])
     )
-    for one in scored(ensemble, rows, clean, deployment):
-        assert one["balanced_accuracy"] == one["balanced_accuracy_clean"] == one["accuracy"] == 1
+    for figures in scored(ensemble, rows, clean, deployment):
+        assert figures["balanced_accuracy"] == figures["balanced_accuracy_clean"] == figures["accuracy"] == 1
     assert torch.equal(asked[0], rows[:, test])
     assert torch.equal(asked[1], clean[test])
     assert len(asked) == 2

@@ -35,8 +35,8 @@ def draw(study: str, rows: Rows, facts: dict[str, Any] | None = None) -> Drawing
     """Every drawing of a study by its name, unwritten."""
     kept = read_studies(RESULTS)[study].facts if facts is None else facts
     with house_style():
-        found = draw_study(study, Results.from_rows(rows), kept, None, n_resamples=FEW_RESAMPLES)
-        return {one.name: one for one in found}
+        figures = draw_study(study, Results.from_rows(rows), kept, None, n_resamples=FEW_RESAMPLES)
+        return {figure.name: figure for figure in figures}
 
 
 @cache
@@ -56,8 +56,8 @@ def lines(drawing: Any, label: str) -> list[Any]:
     return [line for axes in drawing.canvas.axes for line in of_panel(axes, label) if line.get_label() == label]
 
 
-def heights(found: list[Any]) -> set[float]:
-    return {round(float(np.asarray(line.get_ydata())[0]), 6) for line in found}
+def heights(figures: list[Any]) -> set[float]:
+    return {round(float(np.asarray(line.get_ydata())[0]), 6) for line in figures}
 
 
 def with_control(rows: Rows, method: str, **values: float) -> Rows:
@@ -74,7 +74,7 @@ def test_figures_are_written_with_the_same_bytes_whatever_others_set(tmp_path: P
         before = dict(matplotlib.rcParams)
         again = draw_figures("landscape", results, {}, None, tmp_path / "theirs", n_resamples=FEW_RESAMPLES)
         assert dict(matplotlib.rcParams) == before
-    assert [one.path.read_bytes() for one in first] == [one.path.read_bytes() for one in again]
+    assert [figure_file.path.read_bytes() for figure_file in first] == [site.path.read_bytes() for site in again]
 
 
 @pytest.mark.parametrize("study", ["mnist", "participants", "hospitals", "landscape"])
@@ -86,20 +86,20 @@ def test_an_unfinished_study_is_drawn_as_far_as_it_goes(study: str) -> None:
 
 @pytest.mark.parametrize("name", ["utility", "tradeoff", "tradeoff-as-deployed", "both-noises"])
 def test_training_alone_and_pooling_are_on_every_utility_and_tradeoff(name: str) -> None:
-    results, found = drawn("mnist")
+    results, figures = drawn("mnist")
     for words, method in (("local only", "local-only"), ("pooled raw", "pooled-raw")):
         score = 100 * results.where(method=method, deployment=0)["balanced_accuracy"]
-        assert heights(lines(found[name], words)) == {round(float(score.mean()), 6)}
+        assert heights(lines(figures[name], words)) == {round(float(score.mean()), 6)}
 
 
 @pytest.mark.parametrize("study", ["hospitals", "census"])
 def test_joining_is_compared_with_each_participants_model_on_its_rows(study: str) -> None:
-    results, found = drawn(study)
+    results, figures = drawn(study)
     sizes = np.unique(results["rows_each"]) if study == "census" else [None]
     for name, column in (("utility", "balanced_accuracy_clean"), ("utility-auc", "auc_own_clean")):
         parts = [results if size is None else results.where(rows_each=size) for size in sizes]
         wanted = {round(100 * float(part.where(method="local-own")[column].mean()), 6) for part in parts}
-        assert heights(lines(found[name], "training alone, own rows")) == wanted
+        assert heights(lines(figures[name], "training alone, own rows")) == wanted
 
 
 def test_gains_over_training_alone_are_paired_by_deployment() -> None:
@@ -119,8 +119,8 @@ def test_nothing_beats_the_frontier_of_images() -> None:
     """Points without noise are on the frontier, too: here I-GDP is the safest and AA-I-GDP the most accurate."""
     safe = {"linkage:moments": 0.01, "match:moments": 0.02, "balanced_accuracy": 0.7, "balanced_accuracy_clean": 0.7}
     best = {"balanced_accuracy": 0.99, "balanced_accuracy_clean": 0.99}
-    found = draw("mnist", with_control(with_control(rows_of("mnist"), "i-gdp", **safe), "aa-i-gdp", **best))
-    panels = [axes for name in ("tradeoff-as-deployed", "both-noises") for axes in found[name].canvas.axes]
+    figures = draw("mnist", with_control(with_control(rows_of("mnist"), "i-gdp", **safe), "aa-i-gdp", **best))
+    panels = [axes for name in ("tradeoff-as-deployed", "both-noises") for axes in figures[name].canvas.axes]
     panels = [axes for axes in panels if of_panel(axes, "frontier")]
     assert len(panels) > 2
     for axes in panels:
@@ -146,16 +146,16 @@ def test_nothing_beats_the_frontier_of_tables(study: str) -> None:
 
 
 def test_no_attack_is_drawn_above_what_it_finds_without_noise() -> None:
-    results, found = drawn("celeba")
+    results, figures = drawn("celeba")
     control = results.where(method=["c-gdp", "aa-i-gdp"], deployment=0)
     most = 100 * np.nanmax(control.envelope("linkage")) + 1e-9
     for name in ("linkage", "linkage-strongest"):
-        curves = [line for line in found[name].canvas.axes[1].get_lines() if line.get_linestyle() != "None"]
+        curves = [line for line in figures[name].canvas.axes[1].get_lines() if line.get_linestyle() != "None"]
         assert len(curves) >= 3
         for line in curves:
             assert line.get_label() == "strongest, matched directly" or np.nanmax(line.get_ydata()) <= most
     for label in ("anchor noise, Procrustes (paper)", "anchor noise, strongest attack we know"):
-        (track,) = lines(found["tradeoff"], label)
+        (track,) = lines(figures["tradeoff"], label)
         assert np.nanmax(track.get_xdata()) <= most
 
 
@@ -211,8 +211,8 @@ def test_the_frontier_of_tables_is_one_of_means_not_of_lucky_runs() -> None:
         for v, sigma in ((0.1, 1.0), (0.1, 2.0), (0.2, 1.0))
     ]
     leakage, utility = np.array([1.0, 2, 3, 3, 4, np.nan]), np.array([10.0, 20, 30, 30, 40, 90])
-    found = average_by_setting(Results.from_rows(rows), leakage, utility)
-    np.testing.assert_allclose(found, [[2, 3, 3], [20, 30, 30]])
+    averages = average_by_setting(Results.from_rows(rows), leakage, utility)
+    np.testing.assert_allclose(averages, [[2, 3, 3], [20, 30, 30]])
 
 
 def test_the_papers_numbers_are_marked_on_its_figures() -> None:

@@ -78,30 +78,30 @@ def near(value: float) -> Any:
 
 
 def test_the_numbers_are_those_of_the_tables() -> None:
-    found = find({"mnist": digits()})["digits"]
-    assert (found["alone"]["value"], found["pooled"]["value"]) == (near(0.8), near(0.95))
-    assert found["anchor"]["falls"] == {"value": near(0.25), "range": None}  # 1 − 0.4 t = 0.8 at t = ½
-    assert found["data"]["falls"]["value"] == near(12.5)  # t = ¼
-    assert (found["anchor"]["linked"]["value"], found["data"]["linked"]["value"]) == (near(0.36), near(0.32))
-    assert (found["anchor"]["matched"]["value"], found["data"]["matched"]["value"]) == (near(0.99), near(0.875))
-    assert (found["v"], found["procrustes"]) == (0.2, near(0.262))
-    assert (found["by_moments"], found["exact_rows"], found["exact_rows_decoded"]) == (
+    value = find({"mnist": digits()})["digits"]
+    assert (value["alone"]["value"], value["pooled"]["value"]) == (near(0.8), near(0.95))
+    assert value["anchor"]["falls"] == {"value": near(0.25), "range": None}  # 1 − 0.4 t = 0.8 at t = ½
+    assert value["data"]["falls"]["value"] == near(12.5)  # t = ¼
+    assert (value["anchor"]["linked"]["value"], value["data"]["linked"]["value"]) == (near(0.36), near(0.32))
+    assert (value["anchor"]["matched"]["value"], value["data"]["matched"]["value"]) == (near(0.99), near(0.875))
+    assert (value["v"], value["procrustes"]) == (0.2, near(0.262))
+    assert (value["by_moments"], value["exact_rows"], value["exact_rows_decoded"]) == (
         near(0.35),
         near(0.37),
         near(0.98),
     )
-    assert found["strongest"]["value"] == near(0.36)
-    assert found["matched_at_worst"]["value"] == near(0.99)
-    assert found["i_gdp"]["matched"]["value"] == near(0.987)
+    assert value["strongest"]["value"] == near(0.36)
+    assert value["matched_at_worst"]["value"] == near(0.99)
+    assert value["i_gdp"]["matched"]["value"] == near(0.987)
 
 
 def test_faces_are_read_where_the_paper_reaches_chance_and_where_our_draws_end() -> None:
     v = paper_number("celeba.linkage.anchor.crossing.procrustes").value or 0.0
-    found = find({"celeba": faces(last=0.24)})["faces"]
-    assert found["v_chance"] == v
-    assert found["procrustes_at_chance"] == near(0.6 - 0.5 * v / 0.24)
-    assert found["strongest_at_chance"]["value"] == near(0.8 - 0.5 * v / 0.24)
-    assert (found["v_most"], found["strongest_at_most"]) == (near(0.24), near(0.3))
+    value = find({"celeba": faces(last=0.24)})["faces"]
+    assert value["v_chance"] == v
+    assert value["procrustes_at_chance"] == near(0.6 - 0.5 * v / 0.24)
+    assert value["strongest_at_chance"]["value"] == near(0.8 - 0.5 * v / 0.24)
+    assert (value["v_most"], value["strongest_at_most"]) == (near(0.24), near(0.3))
 
 
 def test_tables_are_told_by_own_new_rows_and_by_size() -> None:
@@ -129,20 +129,20 @@ def test_tables_are_told_by_own_new_rows_and_by_size() -> None:
 
 
 def test_studies_that_were_not_run_are_left_out() -> None:
-    found = find({"mnist": digits()})
-    assert [name for name in ("faces", "participants", "landscape", "tables") if found[name]] == []
+    value = find({"mnist": digits()})
+    assert [name for name in ("faces", "participants", "landscape", "tables") if value[name]] == []
     assert not re.search(r"\bnan\b|n/a", render_findings({"mnist": digits()}))
 
 
 def test_a_figure_stands_beside_its_range_over_deployments() -> None:
     both = Results.from_rows([*digit_rows(), *digit_rows(deployment=1, alone=ALONE - 0.1)])
-    found = find({"mnist": both})["digits"]
+    value = find({"mnist": both})["digits"]
     of_two = {"read": 2, "of": 2}
-    assert found["alone"] == {"value": near(0.8), "range": of_two | {"low": near(0.7), "high": near(0.8)}}
-    falls = found["anchor"]["falls"]  # 1 − 0.4 t = 0.7 at t = ¾
+    assert value["alone"] == {"value": near(0.8), "range": of_two | {"low": near(0.7), "high": near(0.8)}}
+    falls = value["anchor"]["falls"]  # 1 − 0.4 t = 0.7 at t = ¾
     assert falls == {"value": near(0.25), "range": of_two | {"low": near(0.25), "high": near(0.375)}}
-    assert found["anchor"]["linked"] == {"value": near(0.36), "range": None}
-    assert found["data"]["linked"] == {"value": near(0.32), "range": of_two | {"low": near(0.27), "high": near(0.32)}}
+    assert value["anchor"]["linked"] == {"value": near(0.36), "range": None}
+    assert value["data"]["linked"] == {"value": near(0.32), "range": of_two | {"low": near(0.27), "high": near(0.32)}}
 
 
 def test_a_level_crossed_where_there_are_no_draws_is_not_read() -> None:
@@ -168,9 +168,9 @@ def test_a_spline_that_overshoots_is_not_read_as_certainty() -> None:
 def test_a_figure_that_some_deployments_lack_says_so() -> None:
     rows = [{"deployment": k, "method": "i-gdp", "balanced_accuracy": 0.5 + 0.1 * k} for k in range(3)]
     study = Deployments(Results.from_rows(rows))
-    assert study.share(lambda one: one.mean("i-gdp")) == {
+    assert study.share(lambda item: item.mean("i-gdp")) == {
         "value": 0.5,
         "range": {"low": 0.5, "high": 0.7, "read": 3, "of": 3},
     }
-    some = study.share(lambda one: value if (value := one.mean("i-gdp")) < 0.65 else float("nan"))
+    some = study.share(lambda item: value if (value := item.mean("i-gdp")) < 0.65 else float("nan"))
     assert some["range"] == {"low": 0.5, "high": 0.6, "read": 2, "of": 3}

@@ -53,18 +53,18 @@ def aligned(deployment: Deployment, scales: Any = SCALES, draws: Any = (0, 1, 2)
 
 
 def on_noisy_anchor(
-    attacker: Attacker, found: AlignedDraws, *, strong: Any = (True,) * 3, sigma: float = 0.0, **changes: Any
+    attacker: Attacker, draws: AlignedDraws, *, strong: Any = (True,) * 3, sigma: float = 0.0, **changes: Any
 ) -> Any:
-    own = attacker.deployment.uploaded()
-    labelled = own[attacker.labelled_places]
+    uploads = attacker.deployment.uploaded()
+    labelled = uploads[attacker.labelled_places]
     options = {
         "method": ANCHORED,
-        "queries": own[attacker.deployment.query_places],
+        "queries": uploads[attacker.deployment.query_places],
         "uploaded_rows": lambda _: labelled,
         "draws": list(range(len(SCALES))),
     } | changes
     levels = Levels(SCALES, np.full(len(SCALES), sigma), np.array(strong))
-    return attacker.on_noisy_anchor(aligned=found, levels=levels, **options)
+    return attacker.on_noisy_anchor(aligned=draws, levels=levels, **options)
 
 
 @pytest.fixture
@@ -103,10 +103,10 @@ def test_secrets_and_anchor_do_not_depend_on_who_else_takes_part() -> None:
 
 def test_uploads_are_everybodys_own_map_or_the_colluders_for_all() -> None:
     deployment = deployment_of()
-    own, common = deployment.uploaded(), deployment.uploaded(common=True)
+    uploads, common = deployment.uploaded(), deployment.uploaded(common=True)
     for i in range(3):
         where = deployment.own("validation", i)
-        for uploaded, j in ((own, i), (common, COLLUDER)):
+        for uploaded, j in ((uploads, i), (common, COLLUDER)):
             expected = deployment.rows[where] @ deployment.maps.orthogonal[j] + deployment.maps.translation[j]
             torch.testing.assert_close(uploaded[where], expected, rtol=0, atol=1e-12)
         expected = deployment.anchor @ deployment.maps.orthogonal[i] + deployment.maps.translation[i]
@@ -149,8 +149,8 @@ def test_coupled_methods_coincide_at_every_noise_and_without_it_are_clean() -> N
         expected = deployment.uploaded(common=True) + sigma * data_noise(deployment, draw)
         torch.testing.assert_close(coupled.common[k].double(), expected, rtol=1e-6, atol=1e-5)
         torch.testing.assert_close(coupled.target_common[k], expected[deployment.query_places], rtol=0, atol=1e-10)
-        own = deployment.uploaded()[deployment.query_places]
-        noise = coupled.target_anchored[k] - own
+        uploads = deployment.uploaded()[deployment.query_places]
+        noise = coupled.target_anchored[k] - uploads
         assert norm(noise) == pytest.approx(norm(sigma * data_noise(deployment, draw)[deployment.query_places]))
     assert torch.equal(coupled.common[0], coupled.common_clean)
     torch.testing.assert_close(coupled.anchored[0], coupled.anchored_clean)
@@ -169,8 +169,8 @@ def test_alignment_without_noise_leaves_everybodys_rows_where_a_common_map_would
 def test_a_batch_of_draws_is_aligned_as_one_draw_at_a_time() -> None:
     deployment = deployment_of()
     together = aligned(deployment)
-    own = deployment.uploaded()
-    rows = aligned_rows(deployment, own, together)
+    uploads = deployment.uploaded()
+    rows = aligned_rows(deployment, uploads, together)
     for k in range(len(SCALES)):
         alone = aligned(deployment, SCALES[k : k + 1], [k])
         for name in ("target_anchor", "orthogonals", "origins"):
@@ -178,12 +178,12 @@ def test_a_batch_of_draws_is_aligned_as_one_draw_at_a_time() -> None:
             assert torch.equal(getattr(together.only(k), name)[0], getattr(together, name)[k])
         for name in ("iterations", "converged"):
             assert together.diagnostics[k][name] == alone.diagnostics[0][name]
-        torch.testing.assert_close(rows[k], aligned_rows(deployment, own, together.only(k))[0])
+        torch.testing.assert_close(rows[k], aligned_rows(deployment, uploads, together.only(k))[0])
         for split, i, where in deployment.blocks():
-            expected = (own[where] - together.origins[k, i]) @ together.orthogonals[k, i]
+            expected = (uploads[where] - together.origins[k, i]) @ together.orthogonals[k, i]
             torch.testing.assert_close(rows[k, where].double(), expected, rtol=1e-5, atol=1e-5, msg=split)
     assert together.diagnostics[0]["iterations"] > 0
-    assert all(one["solver_seconds"] > 0 for one in together.diagnostics)
+    assert all(diagnostic["solver_seconds"] > 0 for diagnostic in together.diagnostics)
 
 
 # ---------------------------------------------------------------------------------------------------------- leakage
@@ -194,10 +194,10 @@ def test_a_known_map_gives_every_row_back_without_noise(method: str, attack: str
     deployment = deployment_of()
     uploads = deployment.uploaded(common=method == "c-gdp")[deployment.query_places]
     quiet = Levels(np.zeros(1), np.zeros(1), np.ones(1, dtype=bool))
-    found = attacker_on(deployment).on_known_map(method, uploads[None], quiet).audit()
-    assert found.columns[0][f"error:{attack}"] < 1e-12
-    assert found.columns[0][f"match:{attack}"] == found.columns[0][f"linkage:{attack}"] == 1
-    assert set(found.columns[0]) == {f"{kind}:{attack}" for kind in ("error", "match", "linkage")}  # nothing to denoise
+    audit = attacker_on(deployment).on_known_map(method, uploads[None], quiet).audit()
+    assert audit.columns[0][f"error:{attack}"] < 1e-12
+    assert audit.columns[0][f"match:{attack}"] == audit.columns[0][f"linkage:{attack}"] == 1
+    assert set(audit.columns[0]) == {f"{kind}:{attack}" for kind in ("error", "match", "linkage")}  # nothing to denoise
 
 
 def test_the_papers_attacks_in_a_batch_are_those_on_each_draw(rebuilt: dict[tuple[str, int], Any]) -> None:
@@ -238,9 +238,9 @@ def test_the_attacker_looks_at_all_rows_that_it_has_and_at_no_label_that_it_has_
     (view,) = seen
     sizes = {split: deployment.sizes[split] for split in SPLITS}
     assert len(view.target_upload.representation) == sizes["train"][TARGET] + sizes["validation"][TARGET]
-    own = deployment.places(TARGET, LABELLED)
-    np.testing.assert_array_equal(np.asarray(view.labels[TARGET]), deployment.labels[own])
-    torch.testing.assert_close(view.target_upload.representation, deployment.uploaded()[own])
+    places_of_target = deployment.places(TARGET, LABELLED)
+    np.testing.assert_array_equal(np.asarray(view.labels[TARGET]), deployment.labels[places_of_target])
+    torch.testing.assert_close(view.target_upload.representation, deployment.uploaded()[places_of_target])
     (colluder,) = view.colluders
     assert len(colluder.rows) == sum(int(sizes[split][COLLUDER]) for split in SPLITS)
     torch.testing.assert_close(colluder.rows, deployment.rows[deployment.places(COLLUDER, SPLITS)])
@@ -248,17 +248,17 @@ def test_the_attacker_looks_at_all_rows_that_it_has_and_at_no_label_that_it_has_
 
 def test_strong_attacks_run_on_strong_draws_and_are_nan_elsewhere() -> None:
     deployment = deployment_of()
-    found = on_noisy_anchor(attacker_on(deployment), aligned(deployment), strong=[True, False, True])
+    audit = on_noisy_anchor(attacker_on(deployment), aligned(deployment), strong=[True, False, True])
     for attack in ("moments", "moments+denoised", "procrustes+denoised"):
         for kind in ("match", "error"):
-            assert [f"{kind}:{attack}" in columns for columns in found.columns] == [True, False, True]
-        assert np.isnan(found.rebuilt[attack][1]).all()
-        assert np.isfinite(found.rebuilt[attack][[0, 2]]).all()
+            assert [f"{kind}:{attack}" in columns for columns in audit.columns] == [True, False, True]
+        assert np.isnan(audit.rebuilt[attack][1]).all()
+        assert np.isfinite(audit.rebuilt[attack][[0, 2]]).all()
     for attack in ("procrustes", "pseudoinverse", "alignment-map"):
-        assert all(f"error:{attack}" in columns for columns in found.columns)
-        assert np.isfinite(found.rebuilt[attack]).all()
+        assert all(f"error:{attack}" in columns for columns in audit.columns)
+        assert np.isfinite(audit.rebuilt[attack]).all()
     # The rows themselves carry no anchor noise: matching them beats what a noisy anchor alone tells.
-    assert found.columns[2]["error:moments"] < found.columns[2]["error:procrustes"]
+    assert audit.columns[2]["error:moments"] < audit.columns[2]["error:procrustes"]
 
 
 # --------------------------------------------------------------------------------------------------------- evaluator
@@ -276,9 +276,9 @@ def test_a_learned_decoder_adds_a_column_of_its_own_and_uses_its_offset() -> Non
     halfway = Decoder(-torch.eye(2), torch.ones(2))  # (x, y) to (1 − x, 1 − y): swapped in direction as well
     exact = hand_made().queries[None]
     for decoder in (swap, halfway):
-        found = hand_made(learned_decoder=decoder).linkages("procrustes", exact)
-        assert found["linkage:procrustes"] == 1.0
-        assert found["linkage:procrustes+learned"] == pytest.approx(1 / 3)  # the query on the diagonal stays itself
+        linkages = hand_made(learned_decoder=decoder).linkages("procrustes", exact)
+        assert linkages["linkage:procrustes"] == 1.0
+        assert linkages["linkage:procrustes+learned"] == pytest.approx(1 / 3)  # the query on the diagonal stays itself
     assert list(hand_made().linkages("procrustes", exact)) == ["linkage:procrustes"]
 
 

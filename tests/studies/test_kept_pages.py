@@ -29,8 +29,8 @@ def test_kept_pages_and_figures_are_those_of_the_committed_results() -> None:
         with house_style():
             drawn = draw_study(name, study.results, study.facts, study.pictures, n_resamples=FEW_RESAMPLES)
             figures[name] = [
-                Figure(one.name, DOCS / "figures" / name / f"{one.name}.{one.ending}", one.title, one.caption)
-                for one in drawn
+                Figure(draw.name, DOCS / "figures" / name / f"{draw.name}.{draw.ending}", draw.title, draw.caption)
+                for draw in drawn
             ]
     for page, text in render_pages(finished, figures, DOCS).items():
         kept = (DOCS / page).read_text(encoding="utf-8")

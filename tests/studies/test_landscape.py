@@ -22,8 +22,8 @@ def cells_noted() -> dict[str, Any]:
 def drawings(rows: list[dict[str, Any]], facts: dict[str, Any] | None = None) -> dict[str, Drawing]:
     """Every figure of the landscape by its name."""
     with house_style():
-        found = draw_study("landscape", Results.from_rows(rows), cells_noted() if facts is None else facts, None)
-        return {one.name: one for one in found}
+        figures = draw_study("landscape", Results.from_rows(rows), cells_noted() if facts is None else facts, None)
+        return {figure.name: figure for figure in figures}
 
 
 def titles(drawing: Drawing) -> list[str]:

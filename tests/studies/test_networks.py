@@ -101,9 +101,9 @@ def test_a_layer_and_its_gradients_are_those_of_torch_also_where_values_tie(
     layer = PooledConvolution(in_channels, 6, side, padding, in_strips)
     inputs, filters, bias = ours = [values.clone().requires_grad_() for values in whole]
     matrix = layer.matrix(filters, torch.as_tensor(layer.places()))
-    found = layer.apply(inputs.permute(0, 2, 3, 4, 1), matrix, bias).permute(0, 4, 1, 2, 3)
-    found.backward(towards)
-    assert torch.equal(found, torch.stack(expected))
+    permuted = layer.apply(inputs.permute(0, 2, 3, 4, 1), matrix, bias).permute(0, 4, 1, 2, 3)
+    permuted.backward(towards)
+    assert torch.equal(permuted, torch.stack(expected))
     assert all(torch.equal(mine.grad, their.grad) for mine, their in zip(ours, theirs, strict=True))
 
 
@@ -123,11 +123,11 @@ def test_a_member_alone_learns_what_it_learns_among_others(architecture: Archite
 @BOTH
 def test_members_with_labels_of_their_own_learn_what_they_learn_alone(architecture: Architecture) -> None:
     rows, labels, validation, truth = problem(architecture, members=2, n=120, m=60)
-    own, own_truth = torch.stack([labels, labels.flip(0)]), torch.stack([truth, truth.flip(0)])
+    stacked, own_truth = torch.stack([labels, labels.flip(0)]), torch.stack([truth, truth.flip(0)])
     settings: dict[str, Any] = {"architecture": architecture, "streams": STREAMS, "schedule": Schedule(2, 50)}
-    together = train_ensemble(rows, own, validation, own_truth, **settings)
+    together = train_ensemble(rows, stacked, validation, own_truth, **settings)
     for k in range(2):
-        alone = train_ensemble(rows[k : k + 1], own[k], validation[k : k + 1], own_truth[k], **settings)
+        alone = train_ensemble(rows[k : k + 1], stacked[k], validation[k : k + 1], own_truth[k], **settings)
         assert same(together[k], alone)
     assert not torch.allclose(together.parameters["output.bias"][0], together.parameters["output.bias"][1])
 
@@ -176,7 +176,7 @@ def test_what_cannot_be_trained_on_is_refused(
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @BOTH
 def test_steps_recorded_on_a_gpu_are_those_that_are_launched(architecture: Architecture, monkeypatch: Any) -> None:
-    data = [one.cuda() for one in problem(architecture, n=600, dtype=torch.float32)]
+    data = [tensor.cuda() for tensor in problem(architecture, n=600, dtype=torch.float32)]
     recorded = train_ensemble(*data, architecture=architecture, streams=STREAMS, schedule=Schedule(epochs=3))
     monkeypatch.setattr(ensembles, "_RecordedStep", lambda step: step)
     launched = train_ensemble(*data, architecture=architecture, streams=STREAMS, schedule=Schedule(epochs=3))

@@ -63,10 +63,10 @@ def test_a_row_comes_out_as_it_was_and_no_other_is_computed(folder: Path, monkey
     assert measured == [("aa-i-gdp-anchor-noise", 1)]
     (row,) = result.rows
     assert row.identity == WANTED | {"rows_each": 20}
-    names = [one.column for one in row.columns]
+    names = [column.column for column in row.columns]
     assert {"balanced_accuracy_clean", "anchor_noise_scale", "error:procrustes", "iterations"} <= set(names)
     assert not set(names) & set(IDENTITY)
-    assert all(one.kept == one.again for one in row.columns if one.column != "solver_seconds")
+    assert all(column.kept == column.again for column in row.columns if column.column != "solver_seconds")
     assert result.n_differing == 0
     assert content(folder) == before
     assert result.kept["key"] == result.now["key"]
@@ -82,8 +82,11 @@ def test_a_number_that_was_changed_is_found(folder: Path, tmp_path: Path) -> Non
     write_results(rows, tmp_path / "results.parquet")
     (tmp_path / "facts.json").write_bytes((folder / "facts.json").read_bytes())
     result = computed(tmp_path, WANTED, folder)
-    assert {one.column for one in result.rows[0].columns if one.differs} == {"balanced_accuracy_clean", "converged"}
-    (score,) = [one for one in result.rows[0].columns if one.column == "balanced_accuracy_clean"]
+    assert {column.column for column in result.rows[0].columns if column.differs} == {
+        "balanced_accuracy_clean",
+        "converged",
+    }
+    (score,) = [column for column in result.rows[0].columns if column.column == "balanced_accuracy_clean"]
     assert score.difference == pytest.approx(-0.01)
 
 

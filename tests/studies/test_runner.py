@@ -97,11 +97,11 @@ def small_world() -> Iterator[None]:
 
 def run(folder: Path, spec: Spec | None = None) -> SimpleNamespace:
     """Run a study, and return the rows, facts and pictures of its store, and the progress that it reported."""
-    told = Counting()
+    counter = Counting()
     with ResultStore(folder, "key", {}) as store:
-        runner.run_study(small_spec() if spec is None else spec, store=store, progress=told)
+        runner.run_study(small_spec() if spec is None else spec, store=store, progress=counter)
         return SimpleNamespace(
-            rows=store.rows(), facts=store.kept("facts"), pictures=store.kept("pictures"), told=told, folder=folder
+            rows=store.rows(), facts=store.kept("facts"), pictures=store.kept("pictures"), told=counter, folder=folder
         )
 
 
@@ -304,7 +304,7 @@ def test_what_is_shared_between_numbers_of_participants_is_not_between_deploymen
     monkeypatch.setattr(runner, "_facts_of", lambda prepared: {})
     with ResultStore(tmp_path, "key", {}) as store:
         runner.run_study(spec_from(plain), store=store, progress=Counting())
-    sizes = [(one["most"], one["identities_each"], one["n_participants"]) for one, _ in made]
+    sizes = [(row["most"], row["identities_each"], row["n_participants"]) for row, _ in made]
     assert sizes == 2 * [(4, 19, 2), (4, 19, 4), (2, 98, 2)]
     assert [set(options["found_before"]) for _, options in made] == [{1, 2}, {1, 2}, {3}, {4, 5}, {4, 5}, {6}]
     assert [set(options["alignments"]) for _, options in made] == 3 * [{1, 2, 3}] + 3 * [{4, 5, 6}]

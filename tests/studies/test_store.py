@@ -61,12 +61,12 @@ def test_the_settings_are_the_papers() -> None:
     assert (celeba.data.n_participants, celeba.data.n_components, celeba.data.n_anchor_rows) == ((10,), 400, 1600)
     assert (mnist.data.projection, celeba.data.projection) == ("gaussian", "public-svd")
     for spec in (mnist, celeba):
-        assert sum(one.count for one in spec.noise.data) == sum(one.count for one in spec.noise.anchor) == 200
+        assert sum(scale.count for scale in spec.noise.data) == sum(scale.count for scale in spec.noise.anchor) == 200
     for spec in (mnist, celeba, many):
         assert (spec.solver.name, spec.solver.max_iterations, spec.solver.tolerance) == ("gpm", 500, 1e-7)
         assert (spec.network.epochs, spec.network.batch_size, spec.network.learning_rate) == (15, 256, 1e-3)
     assert many.data.allocations() == [(50, 19, (2, 5, 10, 20, 50)), (10, 98, (2, 5, 10))]
-    assert [(one.count, one.low, one.high) for one in many.noise.anchor] == [(100, 0.0, 0.1)]
+    assert [(scale.count, scale.low, scale.high) for scale in many.noise.anchor] == [(100, 0.0, 0.1)]
 
 
 @pytest.mark.parametrize(
@@ -129,18 +129,18 @@ def test_noise_levels_are_uniform_in_the_ranges_of_the_file_and_in_its_order() -
 
 def test_noise_levels_repeat_and_differ_between_kinds_ranges_and_deployments() -> None:
     spec = read_spec("mnist")
-    one = noise_draws(spec, "anchor", Streams.for_experiment(3), 1.0)[0]
-    assert np.array_equal(one, noise_draws(spec, "anchor", Streams.for_experiment(3), 1.0)[0])
-    assert not np.allclose(one[:100] / 0.5, one[100:] / 0.2)
-    assert not np.allclose(one, noise_draws(spec, "anchor", Streams.for_experiment(4), 1.0)[0])
+    draw = noise_draws(spec, "anchor", Streams.for_experiment(3), 1.0)[0]
+    assert np.array_equal(draw, noise_draws(spec, "anchor", Streams.for_experiment(3), 1.0)[0])
+    assert not np.allclose(draw[:100] / 0.5, draw[100:] / 0.2)
+    assert not np.allclose(draw, noise_draws(spec, "anchor", Streams.for_experiment(4), 1.0)[0])
 
 
 @pytest.mark.parametrize("kind", ["data", "anchor", "both"])
 def test_fewer_draws_of_a_range_are_its_first_ones(kind: Any) -> None:
     streams = Streams.for_experiment(3)
     few, many = read_spec("mnist", draws=10), read_spec("mnist")
-    counts = [one.count for one in getattr(few.noise, kind)]
-    full = [one.count for one in getattr(many.noise, kind)]
+    counts = [level.count for level in getattr(few.noise, kind)]
+    full = [level.count for level in getattr(many.noise, kind)]
     for noise_few, noise_many in zip(
         noise_draws(few, kind, streams, 2.0), noise_draws(many, kind, streams, 2.0), strict=True
     ):
@@ -174,16 +174,16 @@ def test_the_key_tells_settings_and_code_apart_and_not_words() -> None:
 def test_the_code_digest_covers_what_results_depend_on_and_no_more(tmp_path: Path, monkeypatch: Any) -> None:
     matters = ["mooring/attacks/moments.py", "mooring/learners/registry.py"]
     matters += ["mooring_studies/runner.py", "mooring_studies/settings/spec.py"]
-    told = ["mooring/cli/app.py", "mooring/report/frame.py", "mooring/demo.py", "mooring_studies/page.py"]
-    told += ["mooring_studies/figures/chart.py", "mooring_studies/comparison/curves.py"]
-    for name in (*matters, *told):
+    paths = ["mooring/cli/app.py", "mooring/report/frame.py", "mooring/demo.py", "mooring_studies/page.py"]
+    paths += ["mooring_studies/figures/chart.py", "mooring_studies/comparison/curves.py"]
+    for name in (*matters, *paths):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x = 1\n")
     monkeypatch.setattr(spec_module.mooring, "__file__", str(tmp_path / "mooring" / "__init__.py"))
     monkeypatch.setattr(spec_module, "__file__", str(tmp_path / "mooring_studies" / "settings" / "spec.py"))
     fresh = code_digest.__wrapped__
     before = fresh()
-    for name in told:
+    for name in paths:
         (tmp_path / name).write_text("x = 2\n")
         assert fresh() == before, name
     for name in matters:

@@ -129,11 +129,13 @@ def test_patients_are_dealt_whole_and_each_counts_once(diabetes: Path, source: s
     data = load_case(case, options, diabetes)
     assert np.mean(data.records.labels) == pytest.approx(share, abs=0.1)
     case_rows = split_rows(data, case, np.random.default_rng(0))
-    owners = [set(data.persons[own].tolist()) for own in (*case_rows.rows.train_indices, *case_rows.rows.test_indices)]
+    owners = [
+        set(data.persons[places].tolist()) for places in (*case_rows.rows.train_indices, *case_rows.rows.test_indices)
+    ]
     assert sum(map(len, owners)) == len(set.union(*owners))
     assert case_rows.rows_of_person is not None
-    for own, counts in zip(case_rows.rows.train_indices, case_rows.rows_of_person, strict=True):
-        assert (1 / counts).sum() == pytest.approx(len(set(data.persons[own].tolist())))
+    for indices, counts in zip(case_rows.rows.train_indices, case_rows.rows_of_person, strict=True):
+        assert (1 / counts).sum() == pytest.approx(len(set(data.persons[indices].tolist())))
     assert np.allclose(np.linalg.norm(data.feature_map.apply(case_rows.rows.train[0]), axis=1), 1)
 
 
@@ -143,9 +145,9 @@ def test_rows_of_the_colluders_own_hospital_are_no_candidates(p: int, left_out: 
     rows = split_rows(
         load_case(case, convert(small_spec().options, SumOptions), None), case, np.random.default_rng(0)
     ).rows
-    found = without_colluders_tests(rows)
-    assert (len(found.test[0]) == 0) is left_out
-    assert [len(part) for part in found.test[1:]] == [len(part) for part in rows.test[1:]]
+    rows_left = without_colluders_tests(rows)
+    assert (len(rows_left.test[0]) == 0) is left_out
+    assert [len(part) for part in rows_left.test[1:]] == [len(part) for part in rows.test[1:]]
 
 
 def table_rows() -> SumRows:
@@ -185,10 +187,10 @@ def test_the_study_says_where_its_rival_is_absent(tmp_path: Path, monkeypatch: p
 
 def test_the_rival_learns_from_pooled_rows() -> None:
     pytest.importorskip("interpret")
-    found = boosting.measure_boosting(table_rows(), 8.0, delta=1e-5, seed=0)
-    assert (found["epsilon"], found["n_rows"]) == (8.0, 600)
-    assert found["auc_clean"] > 0.85
-    assert 0.5 < boosting.measure_boosting(table_rows(), 0.05, delta=1e-5, seed=0)["auc_clean"] < found["auc_clean"]
+    measured = boosting.measure_boosting(table_rows(), 8.0, delta=1e-5, seed=0)
+    assert (measured["epsilon"], measured["n_rows"]) == (8.0, 600)
+    assert measured["auc_clean"] > 0.85
+    assert 0.5 < boosting.measure_boosting(table_rows(), 0.05, delta=1e-5, seed=0)["auc_clean"] < measured["auc_clean"]
 
 
 def test_the_rival_has_a_table_of_its_own_beside_sums() -> None:
@@ -211,21 +213,21 @@ def sum_rows() -> list[dict[str, Any]]:
     base = {"case": "credit default", "n_participants": 50, "rows_each": 50}
     rows: list[dict[str, Any]] = []
     for deployment in (0, 1):
-        own = base | {"deployment": deployment}
+        row = base | {"deployment": deployment}
         for draw, (epsilon, score) in enumerate([(None, 0.78), (8.0, 0.76), (2.0, 0.74), (1.0, 0.68)]):
-            told = {} if epsilon is None else {"epsilon": epsilon}
-            told |= {"auc_clean": score + 0.01 * deployment, "accuracy": 0.8, "n_features": 120}
-            told |= {
+            figures = {} if epsilon is None else {"epsilon": epsilon}
+            figures |= {"auc_clean": score + 0.01 * deployment, "accuracy": 0.8, "n_features": 120}
+            figures |= {
                 "membership_tpr": 0.02,
                 "membership_tpr_low": 0.01,
                 "membership_limit": 0.03,
                 "membership_auc": 0.5,
             }
-            rows.append(own | {"method": "secure-sum", "draw": draw} | told)
+            rows.append(row | {"method": "secure-sum", "draw": draw} | figures)
         rows += [
-            own | {"method": "local-only", "draw": 0, "auc_clean": 0.6, "auc_clean:svm": 0.65},
-            own | {"method": "local-only-features", "draw": 0, "auc_clean": 0.7, "auc_clean:svm": 0.66},
-            own | {"method": "pooled-raw", "draw": 0, "auc_clean": 0.77},
+            row | {"method": "local-only", "draw": 0, "auc_clean": 0.6, "auc_clean:svm": 0.65},
+            row | {"method": "local-only-features", "draw": 0, "auc_clean": 0.7, "auc_clean:svm": 0.66},
+            row | {"method": "pooled-raw", "draw": 0, "auc_clean": 0.77},
         ]
     return rows
 
@@ -250,8 +252,8 @@ def test_a_line_of_sums_stands_beside_the_other_methods_of_a_study() -> None:
     rows[1]["balanced_accuracy_clean:svm"] = 0.65
     assert tabulate_line("mnist", Results.from_rows(rows)) == []
     for draw, epsilon in enumerate([None, 8.0, 2.0, 1.0]):
-        told = {"balanced_accuracy_clean": 0.9 - 0.05 * draw, "membership_tpr": 0.5 - 0.1 * draw, "n_rows": 4800}
-        rows.append(base | {"method": "secure-sum", "draw": draw} | told | ({"epsilon": epsilon} if epsilon else {}))
+        figures = {"balanced_accuracy_clean": 0.9 - 0.05 * draw, "membership_tpr": 0.5 - 0.1 * draw, "n_rows": 4800}
+        rows.append(base | {"method": "secure-sum", "draw": draw} | figures | ({"epsilon": epsilon} if epsilon else {}))
     cells = tabulate_line("mnist", Results.from_rows(rows))
     assert cells[:7] == ["mnist", "4 × 1,200", "accuracy", "60.0", "65.0", "70.0", "71.0"]
     assert cells[7:] == ["90.0", "85.0", "80.0", "75.0", "50.0", "20.0"]

@@ -190,8 +190,8 @@ def test_no_value_of_a_test_row_has_a_part_in_the_scaling(heart: Path) -> None:
     before = dealt_of(tables)
     after = dealt_of(with_other_values(heart, np.concatenate(before.test_indices)))
     age, vessels = (tables.records.feature_names.index(name) for name in ("X1", "X12"))
-    for one, other in zip((*before.train, before.public), (*after.train, after.public), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for rows, other in zip((*before.train, before.public), (*after.train, after.public), strict=True):
+        np.testing.assert_array_equal(rows, other)
     assert min(part[:, age].min() for part in after.test) > 100  # they were changed indeed
     assert np.unique(np.concatenate(after.test)[:, vessels]).size == 1  # the median of the others
 
@@ -213,7 +213,7 @@ def test_training_and_public_rows_make_the_scaling(heart: Path, which: str) -> N
 def deployment() -> Deployment:
     rng = np.random.default_rng(1)
     labels = [np.arange(60) % 2 for _ in range(8)]
-    rows = [rng.standard_normal((60, 5)) * [3, 2, 1, 1, 0.5] + 2 * own[:, None] for own in labels]
+    rows = [rng.standard_normal((60, 5)) * [3, 2, 1, 1, 0.5] + 2 * label[:, None] for label in labels]
     data = Partition.from_parts(rows[:4], labels[:4], test=rows[4:], test_labels=labels[4:], rng=rng)
     columns = tuple(Column(f"x{k}", "number", inferred=True, centre=0.0, spread=1.0) for k in range(5))
     sizes = {"n_anchor_rows": 20, "n_queries": 40}
@@ -226,14 +226,16 @@ def played(deployment: Deployment, method: str, draw: int = 0, v: float = 0.0, s
 
 def test_between_draws_only_the_noise_changes(deployment: Deployment) -> None:
     first, second, again = (played(deployment, "aa-i-gdp-both-noise", draw, 0.1, 0.5) for draw in (0, 1, 0))
-    for one, other in zip(first.secrets, second.secrets, strict=True):
-        np.testing.assert_array_equal(one.orthogonal, other.orthogonal)
+    for secret, other in zip(first.secrets, second.secrets, strict=True):
+        np.testing.assert_array_equal(secret.orthogonal, other.orthogonal)
     assert first.anchor is second.anchor
     for name in ("representation", "anchor_representation"):
-        here, there, repeated = (getattr(one.uploads[2], name) for one in (first, second, again))
+        here, there, repeated = (getattr(simulation.uploads[2], name) for simulation in (first, second, again))
         assert np.abs(here - there).min() > 0
         np.testing.assert_array_equal(here, repeated)
-    tested = [one.map_new_rows(0, deployment.rows.test[0], data_noise_scale=0.5) for one in (first, first)]
+    tested = [
+        simulation.map_new_rows(0, deployment.rows.test[0], data_noise_scale=0.5) for simulation in (first, first)
+    ]
     np.testing.assert_array_equal(*tested)
 
 
@@ -287,10 +289,10 @@ def test_an_attack_that_failed_is_told_apart_from_one_that_does_not_apply(
         raise np.linalg.LinAlgError("Singular matrix")
 
     def endless(view: Any, *, rng: Any) -> Any:
-        found: Any = ATTACKS["procrustes"](view, rng=rng)
-        return replace(found, rows=np.full_like(found.rows, np.inf))
+        reconstruction: Any = ATTACKS["procrustes"](view, rng=rng)
+        return replace(reconstruction, rows=np.full_like(reconstruction.rows, np.inf))
 
-    def broken(found: Any, view: Any, *, rng: Any) -> Any:
+    def broken(value: Any, view: Any, *, rng: Any) -> Any:
         raise np.linalg.LinAlgError("SVD did not converge")
 
     for name, function in (("moments", failing), ("lattice", endless)):
@@ -316,8 +318,8 @@ def test_only_the_paper_s_score_has_noise_on_test_rows(deployment: Deployment) -
 
 def test_each_one_s_own_score_is_over_its_own_test_rows() -> None:
     truth = [np.array([0, 1]), np.array([0, 0, 1, 1])]
-    said = np.array([0, 1, 1, 0, 1, 0])
-    columns = scored(truth, clean=said, noisy=1 - said)
+    values = np.array([0, 1, 1, 0, 1, 0])
+    columns = scored(truth, clean=values, noisy=1 - values)
     assert columns["own:0"] == 1.0
     assert columns["own:1"] == 0.5
     assert columns["balanced_accuracy_clean"] == pytest.approx(4 / 6)
@@ -345,9 +347,9 @@ def test_tables_are_attacked_through_every_denoiser_and_the_envelope_is_never_we
     for method, attack in zip(NOISY, ("procrustes", "known-anchor"), strict=False):
         part = results.where(method=method)
         for kind, sign in (("error", 1), ("match", -1)):
-            found = {name: sign * part[f"{kind}:{attack}+{name}"] for name in DENOISED}
-            assert np.isfinite(list(found.values())).all()
-            assert (sign * part.envelope(kind) <= found["denoised"]).all()
+            by_name = {name: sign * part[f"{kind}:{attack}+{name}"] for name in DENOISED}
+            assert np.isfinite(list(by_name.values())).all()
+            assert (sign * part.envelope(kind) <= by_name["denoised"]).all()
     columns = results.where(method="aa-i-gdp-data-noise")  # cells have few values, which a Gaussian does not know
     assert columns["error:known-anchor+grid"].mean() < 0.98 * columns["error:known-anchor+denoised"].mean()
 
@@ -358,8 +360,8 @@ def test_attackers_of_a_table_know_its_columns_and_the_public_rows(hospitals: Pa
     records, columns, projection = partition_tables(tables, options, 0, streams)
     made = make_deployment(records, projection, n_anchor_rows=32, n_queries=20, streams=streams, columns=columns)
     view = made.simulate(Point("aa-i-gdp")).view()
-    assert [one.name for one in view.columns] == [one.name for one in tables.schema.columns]
-    assert sum(one.width for one in view.columns) == view.projection.n_features == records.n_features
+    assert [column.name for column in view.columns] == [column.name for column in tables.schema.columns]
+    assert sum(column.width for column in view.columns) == view.projection.n_features == records.n_features
     np.testing.assert_array_equal(view.reference_records[1], records.public)
     known, codes = np.concatenate(view.reference_records) @ projection.matrix, view.reference_codes()
     np.testing.assert_allclose(view.reference_rows, known)
@@ -372,7 +374,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_rows(
     hospitals: Path, finished: tuple[list[dict], dict], tmp_path: Path, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mooring_studies.tabular.jobs._SECONDS_UNTIL_KEPT", 0.0)
-    spec, (whole, told) = table_spec(**QUICK), finished
+    spec, (whole, rows_kept) = table_spec(**QUICK), finished
     some, facts = run(spec, hospitals, tmp_path, Counting(until=steps))
     assert 0 < len(some) < len(whole)
     assert facts == {}
@@ -380,8 +382,8 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_rows(
     assert again[: len(some)] == some
     assert again == whole
     assert facts["n_train"] > 0
-    assert facts["attacks_not_run"] == told["attacks_not_run"] != {}  # also of rows from before the stop
-    assert facts["notes"] == told["notes"]
+    assert facts["attacks_not_run"] == rows_kept["attacks_not_run"] != {}  # also of rows from before the stop
+    assert facts["notes"] == rows_kept["notes"]
     assert "seconds" not in facts  # stages have them, and add up those of stopped runs
     with monkeypatch.context() as nothing:  # a finished study does nothing more
         nothing.setattr(jobs, "measured", Mock(side_effect=AssertionError))

@@ -89,8 +89,8 @@ def test_without_protection_the_way_that_validates_best_is_tested(
 ) -> None:
     deployment, trainer = deployment_of([40, 40, 40]), Trainer([0.6 if k == best else 0.5 for k in range(3)])
     monkeypatch.setattr(utility, "train_ensemble", trainer)
-    (found,) = without_protection(deployment, [participants], architecture=DIGITS, schedule=TRAINING)
-    assert found["validation_balanced_accuracy"] == 0.6
+    (measured,) = without_protection(deployment, [participants], architecture=DIGITS, schedule=TRAINING)
+    assert measured["validation_balanced_accuracy"] == 0.6
     (call,) = trainer.calls
     places = {split: np.r_[tuple(deployment.own(split, i) for i in participants)] for split in SPLITS}
     for way in range(3):
@@ -101,7 +101,7 @@ def test_without_protection_the_way_that_validates_best_is_tested(
         np.testing.assert_array_equal(call.validation_labels[way], deployment.labels[places["validation"]])
     ((_, tested),) = trainer.predicted
     torch.testing.assert_close(tested[0], one_way(deployment, participants, best)[deployment.span("test")])
-    assert found["balanced_accuracy"] == found["balanced_accuracy_clean"] == pytest.approx(0.1)
+    assert measured["balanced_accuracy"] == measured["balanced_accuracy_clean"] == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("train", [[40, 40, 40], [15, 41, 60]])
@@ -111,8 +111,8 @@ def test_who_trains_alone_takes_as_many_steps_as_the_joint_model(
     deployment, trainer = deployment_of(train), Trainer([0.5])
     monkeypatch.setattr(utility, "train_ensemble", trainer)
     groups = [[0], [1], [2], [0, 1, 2]]
-    found = without_protection(deployment, groups, architecture=DIGITS, schedule=TRAINING)
-    assert len(found) == len(groups)
+    measured = without_protection(deployment, groups, architecture=DIGITS, schedule=TRAINING)
+    assert len(measured) == len(groups)
     joint = TRAINING.epochs * math.ceil(sum(train) / TRAINING.batch_size)
     for call in trainer.calls:
         each = math.ceil(call.train_rows.shape[1] / TRAINING.batch_size)
@@ -182,9 +182,9 @@ def test_pieces_halve_when_memory_runs_out_and_stay_small() -> None:
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return int(piece.sum())
 
-    found = list(pieces_that_fit(work, np.arange(20), 8, make_room=lambda: room.append(1)))
+    pieces = list(pieces_that_fit(work, np.arange(20), 8, make_room=lambda: room.append(1)))
     assert tried == [8, 4, *[2] * 10]
     assert len(room) == 2
-    np.testing.assert_array_equal(np.concatenate([piece for piece, _ in found]), np.arange(20))
-    assert [total for _, total in found] == [int(piece.sum()) for piece, _ in found]
+    np.testing.assert_array_equal(np.concatenate([piece for piece, _ in pieces]), np.arange(20))
+    assert [total for _, total in pieces] == [int(piece.sum()) for piece, _ in pieces]
     assert list(pieces_that_fit(work, np.arange(0), 8)) == []

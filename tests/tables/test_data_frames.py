@@ -80,9 +80,9 @@ def forms(folder: Path) -> dict[str, Any]:
 
 def test_the_same_cells_have_the_same_numbers_fingerprints_and_ids_in_every_form(tmp_path: Path) -> None:
     def read(source: Any) -> tuple[bytes, ...]:
-        (found,) = encoded_batches(SCHEMA, source, with_ids=True)
-        prints = Fingerprinter(Secret(bytes(32)), [*SCHEMA.names]).add(found.values)
-        return found.rows.tobytes(), found.labels.tobytes(), prints.tobytes(), str(found.ids).encode()
+        (block,) = encoded_batches(SCHEMA, source, with_ids=True)
+        prints = Fingerprinter(Secret(bytes(32)), [*SCHEMA.names]).add(block.values)
+        return block.rows.tobytes(), block.labels.tobytes(), prints.tobytes(), str(block.ids).encode()
 
     given = forms(tmp_path)
     for name, source in given.items():
@@ -111,8 +111,8 @@ def test_times_are_those_of_the_same_csv(times: "pd.Series[Any]", tmp_path: Path
     if times.dtype != object:
         sources += [tmp_path / "t.parquet", pl.from_pandas(sources[0])]
         sources[0].to_parquet(sources[2])
-    found = [read_encoded(schema, source) for source in sources]
-    assert len({(one.rows.tobytes(), one.values.tobytes()) for one in found}) == 1
+    encodeds = [read_encoded(schema, source) for source in sources]
+    assert len({(encoded.rows.tobytes(), encoded.values.tobytes()) for encoded in encodeds}) == 1
 
 
 def test_an_audit_takes_a_data_frame_for_what_the_same_parquet_is(tmp_path: Path) -> None:

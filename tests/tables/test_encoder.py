@@ -101,9 +101,9 @@ def test_order_of_columns_separator_spaces_quotes_and_compression_do_not_matter(
         table(gzip.compress(b"\xef\xbb\xbf" + HEADER.encode() + b"10,1,male,2,yes\n\n20,-9,female,1,no"), "c.csv.gz"),
     ]
     for path in others:
-        found = read_encoded(SCHEMA, path)
-        assert np.array_equal(found.rows, plain.rows)
-        assert np.array_equal(found.values, plain.values)
+        encoded = read_encoded(SCHEMA, path)
+        assert np.array_equal(encoded.rows, plain.rows)
+        assert np.array_equal(encoded.values, plain.values)
 
 
 VALUES = st.fixed_dictionaries(
@@ -117,9 +117,10 @@ VALUES = st.fixed_dictionaries(
 )
 
 
-def same(one: EncodedRows, other: EncodedRows) -> bool:
+def same(encoded: EncodedRows, other: EncodedRows) -> bool:
     return all(
-        getattr(one, name).tobytes("C") == getattr(other, name).tobytes("C") for name in ("rows", "labels", "values")
+        getattr(encoded, name).tobytes("C") == getattr(other, name).tobytes("C")
+        for name in ("rows", "labels", "values")
     )
 
 
@@ -170,10 +171,11 @@ def test_floats_of_32_bits_are_the_numbers_that_their_text_says(scale: float, de
     rng = np.random.default_rng(0)
     some = np.concatenate([rng.normal(size=3000).round(decimals), rng.integers(2**24, size=3000) / 2.0**20])
     numbers = pa.array(np.append(some * scale, [0.0, -0.0, np.nan]).astype(np.float32), mask=np.arange(6003) == 7)
-    found, text = (
-        one.to_numpy(zero_copy_only=False) for one in (as_plain(numbers), numbers.cast(pa.string()).cast("f8"))
+    read, text = (
+        numbers_read.to_numpy(zero_copy_only=False)
+        for numbers_read in (as_plain(numbers), numbers.cast(pa.string()).cast("f8"))
     )
-    assert np.array_equal(found, text, equal_nan=True)
+    assert np.array_equal(read, text, equal_nan=True)
     assert as_plain(numbers).null_count == 1
 
 
@@ -194,9 +196,9 @@ def test_values_do_not_depend_on_ranges_rules_or_the_order_of_categories(table: 
 
 
 def test_negative_zero_is_zero(table: Callable) -> None:
-    found = read_encoded(schema_of(VISITS), table("visits\n-0.0\n0\n"))
-    assert found.values[0].tobytes() == found.values[1].tobytes()
-    assert found.rows[0].tobytes() == found.rows[1].tobytes()
+    encoded = read_encoded(schema_of(VISITS), table("visits\n-0.0\n0\n"))
+    assert encoded.values[0].tobytes() == encoded.values[1].tobytes()
+    assert encoded.rows[0].tobytes() == encoded.rows[1].tobytes()
 
 
 BAD = {
@@ -296,9 +298,9 @@ def test_labels_may_be_required_allowed_or_ignored(table: Callable) -> None:
     assert read_encoded(schema, bare, labels="allow").labels is None
     assert read_encoded(schema, bare, labels="ignore").values.shape == (1, 1)
     assert read_encoded(schema, full, labels="ignore").labels is None
-    found = read_encoded(schema, full, labels="allow")
-    assert found.labels.tolist() == [2.5]
-    assert found.values.tolist() == [[1, 2.5]]
+    encoded = read_encoded(schema, full, labels="allow")
+    assert encoded.labels.tolist() == [2.5]
+    assert encoded.values.tolist() == [[1, 2.5]]
     assert refusal(lambda: read_encoded(schema, table("age,cost\n1,11\n"))).what == "row 1, column 'cost'"
 
 
@@ -343,17 +345,17 @@ def test_damaged_parquet_other_types_other_text_and_no_file_are_refused(table: C
 
 def test_a_large_table_streams_in_bounded_memory_and_tells_how_far_it_is(table: Callable) -> None:
     path = table("age\n" + "12.5\n" * 400_000)
-    told: list[tuple[float, float]] = []
+    collected: list[tuple[float, float]] = []
     tracemalloc.start()
     n = sum(
         len(batch.rows)
-        for batch in encoded_batches(schema_of(AGE), path, rows_at_once=1000, progress=lambda *at: told.append(at))
+        for batch in encoded_batches(schema_of(AGE), path, rows_at_once=1000, progress=lambda *at: collected.append(at))
     )
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert n == 400_000
     assert peak < 2**20
-    shares = [done / total for done, total in told]
+    shares = [done / total for done, total in collected]
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
     assert len(shares) > 1
@@ -375,10 +377,10 @@ def test_plain_numbers_all_at_once_are_the_same_as_column_by_column(
 
     def outcome() -> tuple[bytes, bytes] | str:
         try:
-            found = read_encoded(schema, tmp_path / "rows.parquet")
+            encoded = read_encoded(schema, tmp_path / "rows.parquet")
         except InputError as problem:
             return str(problem)
-        return found.rows.tobytes(), found.values.tobytes()
+        return encoded.rows.tobytes(), encoded.values.tobytes()
 
     quick = outcome()
     monkeypatch.setattr("mooring.tables.encoder.encode_plain", lambda *_: set())
@@ -429,8 +431,8 @@ def test_the_values_of_cells_do_not_depend_on_what_a_study_declares(
         ]
     for column in columns:
         schema = Schema((column, Column("y", "integer", 0, 1)), missing_words=tuple(missing))
-        found = read_encoded(schema, path).values[:, 0]
-        assert found.tolist() == [cell_value(cell) for cell in cells]
+        values_read = read_encoded(schema, path).values[:, 0]
+        assert values_read.tolist() == [cell_value(cell) for cell in cells]
 
 
 @pytest.mark.parametrize("cell", ["inf", "-Infinity", "1e400", "-nan", "nan(1)", " 1.50 ", "1e0"])

@@ -49,9 +49,9 @@ def test_numbers_numbers_of_few_values_and_what_the_file_tells_besides(records: 
         ("smoker", "category", np.arange(30) % 2, 5),
         ("sex", "category", [0, 1, 0] * 10, 6),
     ):
-        rest, found, found_kind = hold_out(records, name)
+        rest, held_out, found_kind = hold_out(records, name)
         assert (found_kind, rest.n_features) == (kind, n_features)
-        np.testing.assert_array_equal(found, values)
+        np.testing.assert_array_equal(held_out, values)
     assert rest is records
     np.testing.assert_array_equal(records.rows, before)
     assert records.n_features == 6

@@ -1,4 +1,4 @@
-"""A site's own table is read by its mapping as the study's table would be."""
+"""A site's site_table table is read by its mapping as the study's table would be."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def plain(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Path:
+def site_table(tmp_path: Path) -> Path:
     path = tmp_path / "own.csv"
     path.write_text(OWN, encoding="utf-8")
     return path
@@ -67,11 +67,11 @@ def own(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("form", ["text", "parquet", "frame"])
 def test_a_mapped_table_is_encoded_as_the_table_that_the_study_declares(
-    plain: Path, own: Path, tmp_path: Path, form: str
+    plain: Path, site_table: Path, tmp_path: Path, form: str
 ) -> None:
-    frame = pd.read_csv(own, sep="|")
+    frame = pd.read_csv(site_table, sep="|")
     frame.to_parquet(tmp_path / "own.parquet")
-    source = {"text": own, "parquet": tmp_path / "own.parquet", "frame": frame}[form]
+    source = {"text": site_table, "parquet": tmp_path / "own.parquet", "frame": frame}[form]
     expected = read_encoded(SCHEMA, plain)
     mapped = read_encoded(SCHEMA, MappedTable(source, MAPPING.fit_to(SCHEMA)))
     np.testing.assert_array_equal(mapped.rows, expected.rows)
@@ -81,34 +81,34 @@ def test_a_mapped_table_is_encoded_as_the_table_that_the_study_declares(
     np.testing.assert_array_equal(mapped.values[[0, 2, 3], seen], expected.values[[0, 2, 3], seen])
 
 
-def test_cells_that_no_rule_fits_are_refused_by_row_and_column(own: Path) -> None:
-    own.write_text(OWN.replace("31.01.2020", "31.02.2020").replace("1|X", "1,5,5|X"), encoding="utf-8")
-    problems = check_fit(SCHEMA, MappedTable(own, MAPPING.fit_to(SCHEMA))).problems
+def test_cells_that_no_rule_fits_are_refused_by_row_and_column(site_table: Path) -> None:
+    site_table.write_text(OWN.replace("31.01.2020", "31.02.2020").replace("1|X", "1,5,5|X"), encoding="utf-8")
+    problems = check_fit(SCHEMA, MappedTable(site_table, MAPPING.fit_to(SCHEMA))).problems
     assert {(problem.kind, problem.column, problem.first_rows) for problem in problems} == {
         (ProblemKind.DATE_FORM, "seen", (1,)),  # no day of the calendar, and never the third of March
         (ProblemKind.NOT_A_NUMBER, "age", (4,)),
     }
 
 
-def test_declared_words_stay_as_they_are_beside_other(own: Path) -> None:
-    own.write_text("age,gender,seen,ill\n5,male,,no\n5,M,,no\n5,unheard of,,no\n5,,,no\n", encoding="utf-8")
+def test_declared_words_stay_as_they_are_beside_other(site_table: Path) -> None:
+    site_table.write_text("age,gender,seen,ill\n5,male,,no\n5,M,,no\n5,unheard of,,no\n5,,,no\n", encoding="utf-8")
     mapping = TableMapping(columns={"gender": ColumnMapping(words={"M": "male"}, other="other")}).fit_to(SCHEMA)
-    (encoded,) = encoded_batches(SCHEMA, MappedTable(own, mapping))
+    (encoded,) = encoded_batches(SCHEMA, MappedTable(site_table, mapping))
     assert encoded.rows[:, 1:4].tolist() == [[0, 1, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]]
 
 
-def test_text_that_is_not_utf8_is_reported_as_it_is_without_a_mapping(own: Path) -> None:
-    own.write_bytes(OWN.replace("|M|", "|\xe9|").encode("latin-1"))
-    problems = check_fit(SCHEMA, MappedTable(own, MAPPING.fit_to(SCHEMA))).problems
+def test_text_that_is_not_utf8_is_reported_as_it_is_without_a_mapping(site_table: Path) -> None:
+    site_table.write_bytes(OWN.replace("|M|", "|\xe9|").encode("latin-1"))
+    problems = check_fit(SCHEMA, MappedTable(site_table, MAPPING.fit_to(SCHEMA))).problems
     assert ProblemKind.ENCODING in {problem.kind for problem in problems if problem.column == "gender"}
 
 
 @pytest.mark.parametrize("row", ["5|\xe9|01.02.2020|no|", "\xe9|F|01.02.2020|no|", "5|F|\xe9|no|", "5|F||\xe9|", "5|F"])
-def test_one_row_that_cannot_be_read_changes_how_no_other_row_is_read(row: str, own: Path) -> None:
+def test_one_row_that_cannot_be_read_changes_how_no_other_row_is_read(row: str, site_table: Path) -> None:
     """A guarantee for one row would not hold if a single cell kept the words of all others from being translated."""
-    table = MappedTable(own, MAPPING.fit_to(SCHEMA))
+    table = MappedTable(site_table, MAPPING.fit_to(SCHEMA))
     (alone,) = encoded_batches(SCHEMA, table, unfit="adapt", coded=True)
-    own.write_bytes(f"{OWN}{row}\n".encode("latin-1"))
+    site_table.write_bytes(f"{OWN}{row}\n".encode("latin-1"))
     (beside,) = encoded_batches(SCHEMA, table, unfit="adapt", coded=True)
     for part in ("rows", "labels", "values"):
         np.testing.assert_array_equal(getattr(beside, part)[:4], getattr(alone, part), part)
@@ -150,16 +150,16 @@ def test_columns_and_words_that_the_study_does_not_declare_are_refused(rules: di
         TableMapping(columns=rules).fit_to(SCHEMA)
 
 
-def test_a_table_without_a_renamed_column_or_with_both_is_refused(own: Path) -> None:
+def test_a_table_without_a_renamed_column_or_with_both_is_refused(site_table: Path) -> None:
     for header in ("sex|seen|ill|note\n", "alter|age|sex|seen|ill|note\n"):
-        own.write_text(header, encoding="utf-8")
+        site_table.write_text(header, encoding="utf-8")
         with pytest.raises(InputError):
-            check_fit(SCHEMA, MappedTable(own, MAPPING.fit_to(SCHEMA)))
+            check_fit(SCHEMA, MappedTable(site_table, MAPPING.fit_to(SCHEMA)))
 
 
-def test_names_words_decimal_commas_and_dates_are_suggested(own: Path, plain: Path, tmp_path: Path) -> None:
-    own.write_text(OWN.replace("|X|", "|D|").replace("alter", "Age").replace("|no|", "|Nein|"), encoding="utf-8")
-    suggested = suggest_mapping(SCHEMA, own, TableMapping(separator="|", missing_words=("-9",)))
+def test_names_words_decimal_commas_and_dates_are_suggested(site_table: Path, plain: Path, tmp_path: Path) -> None:
+    site_table.write_text(OWN.replace("|X|", "|D|").replace("alter", "Age").replace("|no|", "|Nein|"), encoding="utf-8")
+    suggested = suggest_mapping(SCHEMA, site_table, TableMapping(separator="|", missing_words=("-9",)))
     assert suggested.pairs == {"age": "Age", "gender": "sex"}
     assert suggested.unknown_words == {"gender": ("D",)}
     assert suggested.absent == ()
@@ -173,7 +173,7 @@ def test_names_words_decimal_commas_and_dates_are_suggested(own: Path, plain: Pa
     path.write_text(render_mapping(suggested), encoding="utf-8")
     assert read_mapping(path) == suggested.mapping
     complete = declare_mapping(read_mapping(path), other=["gender=other"])
-    mapped = read_encoded(SCHEMA, MappedTable(own, complete.fit_to(SCHEMA)))
+    mapped = read_encoded(SCHEMA, MappedTable(site_table, complete.fit_to(SCHEMA)))
     np.testing.assert_array_equal(mapped.rows, read_encoded(SCHEMA, plain).rows)
 
 
@@ -197,14 +197,14 @@ def test_codes_for_missing_values_words_for_sexes_and_the_only_column_of_days_ar
     assert "seen" not in suggest_mapping(SCHEMA, either, TableMapping()).pairs
 
 
-def test_a_form_of_dates_that_is_not_clear_is_not_suggested(own: Path) -> None:
-    own.write_text("age,gender,seen,ill\n5,male,03/04/2020,no\n5,male,05/06/2021,no\n", encoding="utf-8")
-    assert "seen" not in suggest_mapping(SCHEMA, own, TableMapping()).mapping.columns
+def test_a_form_of_dates_that_is_not_clear_is_not_suggested(site_table: Path) -> None:
+    site_table.write_text("age,gender,seen,ill\n5,male,03/04/2020,no\n5,male,05/06/2021,no\n", encoding="utf-8")
+    assert "seen" not in suggest_mapping(SCHEMA, site_table, TableMapping()).mapping.columns
 
 
-def test_a_column_is_suggested_once_and_only_where_it_is_clear(own: Path) -> None:
-    own.write_text("age,sex1,sex2,seen,ill\n5,F,M,,no\n5,M,F,,no\n", encoding="utf-8")
-    suggested = suggest_mapping(SCHEMA, own, TableMapping())
+def test_a_column_is_suggested_once_and_only_where_it_is_clear(site_table: Path) -> None:
+    site_table.write_text("age,sex1,sex2,seen,ill\n5,F,M,,no\n5,M,F,,no\n", encoding="utf-8")
+    suggested = suggest_mapping(SCHEMA, site_table, TableMapping())
     assert suggested.pairs == {}
     assert suggested.absent == ("gender",)
 
@@ -225,10 +225,12 @@ def test_wide_tables_are_matched_and_mapped_in_seconds() -> None:
     names = [f"measured_{k}_value" for k in range(1000)]
     columns = tuple(Column(name, "category", categories=("no", "yes")) for name in names)
     schema = Schema(columns, Label("ill", "classes", ("no", "yes")))
-    own = pa.table({f"a {name}": ["yes", "no"] for name in names} | {"ill": ["yes", "no"]})
+    other_table = pa.table({f"a {name}": ["yes", "no"] for name in names} | {"ill": ["yes", "no"]})
     began = time.process_time()
-    loud = own.rename_columns([name.removeprefix("a ").upper() for name in names[:9]] + own.column_names[9:])
+    loud = other_table.rename_columns(
+        [name.removeprefix("a ").upper() for name in names[:9]] + other_table.column_names[9:]
+    )
     assert suggest_mapping(schema, loud, TableMapping()).pairs == {name: name.upper() for name in names[:9]}
     mapping = TableMapping(columns={name: ColumnMapping(source=f"a {name}") for name in names}).fit_to(schema)
-    assert read_encoded(schema, MappedTable(own, mapping)).rows.shape == (2, 2000)
+    assert read_encoded(schema, MappedTable(other_table, mapping)).rows.shape == (2, 2000)
     assert time.process_time() - began < 10

@@ -195,9 +195,9 @@ def test_concepts_are_those_that_the_value_itself_is_chosen_by() -> None:
         "avg(CASE WHEN measurement_concept_id = 2 THEN value_as_number END) AS two, stddev(value_as_number) AS three "
         "FROM measurement WHERE measurement_concept_id IN (1, 2)"
     )
-    one, two, three = describe(filtered, "one", "two", "three")
-    assert (one.concepts, one.units, two.concepts, three.concepts) == ({1}, {8876}, {2}, {1, 2})
-    assert (one.keeps_values, two.keeps_values, three.keeps_values) == (True, True, False)
+    description, two, three = describe(filtered, "one", "two", "three")
+    assert (description.concepts, description.units, two.concepts, three.concepts) == ({1}, {8876}, {2}, {1, 2})
+    assert (description.keeps_values, two.keeps_values, three.keeps_values) == (True, True, False)
     (aliased,) = describe(
         "SELECT a.value_as_number AS x FROM measurement AS a JOIN measurement AS b USING (person_id) WHERE "
         "a.measurement_concept_id = 1 AND b.measurement_concept_id = 2",

@@ -43,8 +43,8 @@ def check_rows_and_labels_follow_their_indices(split: Partition, records: Record
     for rows, indices in zip((*split.train, *split.test), (*split.train_indices, *split.test_indices), strict=True):
         assert np.array_equal(rows, records.rows[indices])
     labels = (*split.train_labels, *split.test_labels)
-    for own, indices in zip(labels, (*split.train_indices, *split.test_indices), strict=True):
-        assert np.array_equal(own, records.labels[indices])
+    for label, indices in zip(labels, (*split.train_indices, *split.test_indices), strict=True):
+        assert np.array_equal(label, records.labels[indices])
 
 
 def counts(parts: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -93,8 +93,8 @@ def test_groups_are_never_split(
     assert sum(map(len, held)) == len(set().union(*held))
     assert rows_each is None or max(len(rows) for rows in split.train) <= rows_each
     if n_groups == p:
-        assert all(len(own) == 1 for own in held)
-        assert split.names == tuple(f"hospital {min(own)}" for own in held)
+        assert all(len(indices) == 1 for indices in held)
+        assert split.names == tuple(f"hospital {min(indices)}" for indices in held)
         assert split.public_indices.size == int(public_share * records.n_rows + 0.5)
     else:
         assert not set(records.groups[split.public_indices]) & set().union(*held)
@@ -110,10 +110,10 @@ def test_the_same_seed_deals_the_same_rows(records: Records, by_group: bool, see
         first, second = (partition(records, rng=np.random.default_rng(seed), **keywords) for _ in range(2))
     except ValueError:
         assume(False)
-    for one, other in zip(first.train_indices, second.train_indices, strict=True):
-        assert np.array_equal(one, other)
-    for one, other in zip(first.test_indices, second.test_indices, strict=True):
-        assert np.array_equal(one, other)
+    for indices, other in zip(first.train_indices, second.train_indices, strict=True):
+        assert np.array_equal(indices, other)
+    for indices, other in zip(first.test_indices, second.test_indices, strict=True):
+        assert np.array_equal(indices, other)
     assert np.array_equal(first.public_indices, second.public_indices)
 
 
@@ -129,7 +129,7 @@ def test_groups_go_to_the_participant_with_the_fewest_rows() -> None:
     sizes = [3, 8, 4, 5]
     records = Records(rows=np.zeros((20, 1)), groups=np.repeat(np.arange(4), sizes))
     split = partition(records, n_participants=2, rng=np.random.default_rng(0), by_group=True, test_share=0.0)
-    held = [set(records.groups[own].tolist()) for own in split.train_indices]
+    held = [set(records.groups[indices].tolist()) for indices in split.train_indices]
     assert held == [{0, 1}, {2, 3}]
     assert split.test[0].shape == (0, 1)
     assert split.names == ("participant 1", "participant 2")
@@ -139,8 +139,8 @@ def test_a_natural_split_tests_on_each_groups_own_rows() -> None:
     records = Records(rows=np.zeros((60, 1)), labels=[0, 1] * 30, groups=np.repeat([0, 1, 2], [8, 12, 40]))
     split = partition(records, n_participants=3, rng=np.random.default_rng(0), by_group=True)
     assert [len(rows) for rows in split.test] == [2, 3, 10]
-    for k, own in enumerate(split.test_indices):
-        assert set(records.groups[own]) == {k}
+    for k, indices in enumerate(split.test_indices):
+        assert set(records.groups[indices]) == {k}
     assert counts(split.test_labels)[0].tolist() == [1, 1, 0, 0, 0]
 
 
@@ -222,9 +222,9 @@ def test_halves_share_nobodys_rows_and_have_as_many_of_each_class(sizes: list[in
     halves = whole.halves(rng=rng, groups=groups)
     indices = [np.concatenate([*half.train_indices, *half.test_indices]) for half in halves]
     assert sorted(np.concatenate(indices)) == list(range(sum(sizes)))
-    for half, own in zip(halves, indices, strict=True):
+    for half, places in zip(halves, indices, strict=True):
         check_every_row_is_in_one_place(half, sum(sizes) + 1, all_used=False)
-        assert np.array_equal(np.concatenate([*half.train, *half.test])[:, 0], own)
+        assert np.array_equal(np.concatenate([*half.train, *half.test])[:, 0], places)
     if grouped:
         assert not set(groups[indices[0]]) & set(groups[indices[1]])
     else:

@@ -58,7 +58,7 @@ def write(path: Path, rows: list[dict[str, str]]) -> Path:
 
 
 @given(
-    cells=st.lists(st.sampled_from([*CASES, *((*one, "") for one in FIT)]), min_size=1, max_size=30),
+    cells=st.lists(st.sampled_from([*CASES, *((*case, "") for case in FIT)]), min_size=1, max_size=30),
     suffix=st.sampled_from([".csv", ".parquet"]),
 )
 def test_every_cell_is_counted_once_and_the_first_refusal_is_the_first_problem(
@@ -70,14 +70,14 @@ def test_every_cell_is_counted_once_and_the_first_refusal_is_the_first_problem(
         if kind:
             expected.setdefault((column, kind), []).append(row)
     fit = check_fit(SCHEMA, path)
-    found: dict[tuple[str, str], list[int]] = {}
+    rows_by_problem: dict[tuple[str, str], list[int]] = {}
     counts: dict[tuple[str, str], int] = {}
-    for one in fit.problems:  # sentinels come one by one
-        key = one.column, one.kind.value
-        found[key] = sorted([*found.get(key, []), *one.first_rows])
-        counts[key] = counts.get(key, 0) + one.n_cells
+    for problem in fit.problems:  # sentinels come one by one
+        key = problem.column, problem.kind.value
+        rows_by_problem[key] = sorted([*rows_by_problem.get(key, []), *problem.first_rows])
+        counts[key] = counts.get(key, 0) + problem.n_cells
     assert counts == {key: len(rows) for key, rows in expected.items()}
-    assert all(set(rows) <= set(expected[key]) and rows[0] == expected[key][0] for key, rows in found.items())
+    assert all(set(rows) <= set(expected[key]) and rows[0] == expected[key][0] for key, rows in rows_by_problem.items())
     assert (fit.n_rows, fit.fits) == (len(cells), not expected)
     if not expected:
         assert sum(fit.class_counts.values()) == len(cells)
@@ -92,9 +92,9 @@ def test_every_cell_is_counted_once_and_the_first_refusal_is_the_first_problem(
 
 def test_no_cell_is_quoted_and_a_sentinel_of_the_public_list_is_named(tmp_path: Path) -> None:
     cells = ["8642.1357", "8642,1357", "86/42/1357", "8642.1357 kg", "-9", "-9", "999"]
-    said = json.dumps(check_fit(SCHEMA, write(tmp_path / "t.csv", [GOOD | {"age": cell} for cell in cells])).as_dict())
-    assert not any(part in said for part in ("8642", "1357"))
-    assert 'missing_words = [\\"-9\\"]' in said
+    text = json.dumps(check_fit(SCHEMA, write(tmp_path / "t.csv", [GOOD | {"age": cell} for cell in cells])).as_dict())
+    assert not any(part in text for part in ("8642", "1357"))
+    assert 'missing_words = [\\"-9\\"]' in text
 
 
 def test_lines_of_another_length_are_passed_over_and_rows_keep_their_numbers(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_columns_that_are_absent_unknown_or_unreadable_are_named_with_the_neares
     columns: dict[str, Any] = {"Age": ["1"], "n": [np.array([1])], "sex": ["x"], "ill": ["yes"], "extra": ["1"]}
     pa.parquet.write_table(pa.table(columns), path)
     problems = check_fit(schema, path).problems
-    assert [(one.kind.value, one.column) for one in problems] == [
+    assert [(problem.kind.value, problem.column) for problem in problems] == [
         ("absent-column", "age"), ("unknown-column", "Age"), ("unknown-column", "extra"), ("unreadable", "n"),
         ("unknown-category", "sex"),
     ]  # fmt: skip
@@ -130,11 +130,11 @@ def test_dates_of_text_and_parquet_are_the_same_numbers_and_the_same_records(tmp
     days = [date(2020, 1, 1), date(2024, 2, 29), None, date(2030, 1, 1)]
     schema = Schema((replace(SEEN, missing="indicate"), replace(BORN, low=-9, name="born")))
     (tmp_path / "t.csv").write_text("seen,born\n" + "".join(f"{day or 'NA'},{day or 'unborn'}\n" for day in days))
-    found = read_encoded(schema, tmp_path / "t.csv")
-    np.testing.assert_allclose(found.rows[:, 0], [-1, 1520 / 1826.5 - 1, 0, 1], atol=1e-12)
-    assert found.rows[:, 1].tolist() == [0, 0, 1, 0]
+    encoded = read_encoded(schema, tmp_path / "t.csv")
+    np.testing.assert_allclose(encoded.rows[:, 0], [-1, 1520 / 1826.5 - 1, 0, 1], atol=1e-12)
+    assert encoded.rows[:, 1].tolist() == [0, 0, 1, 0]
     np.testing.assert_allclose(
-        found.rows[:, 2] * 64.5 + 55.5, [2192 / 365.2425, 672 / 365.2425, 55.5, -1461 / 365.2425]
+        encoded.rows[:, 2] * 64.5 + 55.5, [2192 / 365.2425, 672 / 365.2425, 55.5, -1461 / 365.2425]
     )
     moments = [day and datetime(day.year, day.month, day.day) for day in days]
     for kind, values in ((pa.date32(), days), (pa.timestamp("us"), moments), (pa.timestamp("ns", "UTC"), moments)):
@@ -142,18 +142,18 @@ def test_dates_of_text_and_parquet_are_the_same_numbers_and_the_same_records(tmp
             pa.table({name: pa.array(values, kind) for name in ("seen", "born")}), tmp_path / "t.parquet"
         )
         other = read_encoded(schema, tmp_path / "t.parquet")
-        assert np.array_equal(other.rows, found.rows)
-        assert np.array_equal(other.values[:, 0], found.values[:, 0])
+        assert np.array_equal(other.rows, encoded.rows)
+        assert np.array_equal(other.values[:, 0], encoded.values[:, 0])
 
 
 def test_a_missing_word_of_a_column_counts_there_only_and_leaves_the_record_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b\n0,0\nnone,5\n")
     a, b = (Column(name, "number", -9, 9, missing="indicate") for name in "ab")
-    found = read_encoded(Schema((replace(a, missing_words=("0", "none")), b)), tmp_path / "t.csv")
-    assert found.rows[:, [1, 3]].tolist() == [[1, 0], [1, 0]]
-    assert found.values[0].tolist() == [0, 0]
+    encoded = read_encoded(Schema((replace(a, missing_words=("0", "none")), b)), tmp_path / "t.csv")
+    assert encoded.rows[:, [1, 3]].tolist() == [[1, 0], [1, 0]]
+    assert encoded.values[0].tolist() == [0, 0]
     words = Schema((Column("a", "category", categories=("0", "none")), b))
-    assert np.array_equal(read_encoded(words, tmp_path / "t.csv").values, found.values)
+    assert np.array_equal(read_encoded(words, tmp_path / "t.csv").values, encoded.values)
 
 
 def test_ids_are_read_where_they_are_asked_for_and_are_no_features(tmp_path: Path) -> None:
@@ -161,9 +161,9 @@ def test_ids_are_read_where_they_are_asked_for_and_are_no_features(tmp_path: Pat
     (tmp_path / "t.csv").write_bytes(b"id,age\n007,1\nm\xe4,2\n,3\n")
     pa.parquet.write_table(pa.table({"id": [7.0, None], "age": [1.0, 2.0]}), tmp_path / "t.parquet")
     for name, ids in (("t.csv", ["007", "m\ufffd", ""]), ("t.parquet", ["7", ""])):
-        (found,) = encoded_batches(schema, tmp_path / name, with_ids=True)
-        assert found.ids == {"id": ids}
-        assert found.rows.shape == found.values.shape == (len(ids), 1)
+        (block,) = encoded_batches(schema, tmp_path / name, with_ids=True)
+        assert block.ids == {"id": ids}
+        assert block.rows.shape == block.values.shape == (len(ids), 1)
         assert read_encoded(schema, tmp_path / name).ids == {}
 
 
@@ -172,4 +172,4 @@ def test_free_text_and_bytes_that_are_no_text_are_told_apart(tmp_path: Path) -> 
     rows = "".join(f"50,1,word {k},yes\n" for k in range(100))
     (tmp_path / "t.csv").write_bytes(b"age,n,sex,ill\n50,1,m\xe4le,yes\n" + rows.encode())
     problems = check_fit(schema, tmp_path / "t.csv").problems
-    assert {one.kind.value: one.n_cells for one in problems} == {"encoding": 1, "free-text": 100}
+    assert {problem.kind.value: problem.n_cells for problem in problems} == {"encoding": 1, "free-text": 100}

@@ -111,12 +111,12 @@ def test_text_of_parquet_is_the_same_in_every_encoding_and_batch(encoding: str |
     words = [f"w{k % 7}" if k % 5 else None for k in range(1000)]
     settings = {"use_dictionary": False, "column_encoding": {"x": encoding}} if encoding else {}
     path = write_parquet(tmp_path / "t.parquet", {"x": words, "y": np.arange(1000.0)}, row_group_size=300, **settings)
-    found = [
+    words_read = [
         word
         for batch in table_batches(open_table(path), ["x", "y"], rows_at_once=70)
         for word in batch.column("x").to_pylist()
     ]
-    assert found == words
+    assert words_read == words
 
 
 @pytest.mark.parametrize("read", [lambda path: read_encoded(SCHEMA, path), lambda path: read_columns(open_table(path))])
@@ -141,7 +141,7 @@ def without_metadata(path: Path, chunk: int, encrypted: bool) -> Path:
     """A table of two row groups and two columns of which one part has no metadata, or claims encrypted ones."""
     whole = write_parquet(path, {"x": ["f", "m"] * 2, "y": [1.0, 2.0] * 2}, row_group_size=2).read_bytes()
     start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
-    at = [found.end() - 2 for found in re.finditer(rb"\x26..?\x1c\x15", whole[start:-8], re.DOTALL)][chunk] + start
+    at = [match.end() - 2 for match in re.finditer(rb"\x26..?\x1c\x15", whole[start:-8], re.DOTALL)][chunk] + start
     # Thrift: field 8 holds the keys of an encrypted part, field 3 its metadata, and a field 17 is not known.
     fields = bytes.fromhex("6c2c190800000c06" if encrypted else "fc")
     footer = whole[start:at] + fields + whole[at + 1 : -8]

@@ -34,22 +34,22 @@ def table(path: Path, n_rows: int, *, last: float = 0.5) -> Path:
 
 
 def test_a_small_table_is_kept_whole_and_in_order(tmp_path: Path) -> None:
-    found = sample_rows(STUDY.schema, table(tmp_path / "t.parquet", 50), at_most=50)
-    assert found.n_rows == 50
-    assert np.array_equal(found.encoded.rows[:, 0], np.sort(found.encoded.rows[:, 0]))
-    assert found.encoded.rows.shape[0] == found.encoded.labels.size == found.encoded.values.shape[0] == 50
+    sample = sample_rows(STUDY.schema, table(tmp_path / "t.parquet", 50), at_most=50)
+    assert sample.n_rows == 50
+    assert np.array_equal(sample.encoded.rows[:, 0], np.sort(sample.encoded.rows[:, 0]))
+    assert sample.encoded.rows.shape[0] == sample.encoded.labels.size == sample.encoded.values.shape[0] == 50
 
 
 def test_a_sample_is_uniform_over_the_table(tmp_path: Path) -> None:
     """600 of 300,000 rows, over several batches: the mean place is off by less than 5 standard errors, 0.06."""
-    found = sample_rows(STUDY.schema, table(tmp_path / "t.parquet", 300_000), at_most=600, seed=1)
-    places = (found.encoded.rows[:, 0] + 1) / 2
+    sample = sample_rows(STUDY.schema, table(tmp_path / "t.parquet", 300_000), at_most=600, seed=1)
+    places = (sample.encoded.rows[:, 0] + 1) / 2
     assert places.size == 600
     assert np.unique(places).size == 600
     assert abs(places.mean() - 0.5) < 0.06
     assert abs(places.std() - np.sqrt(1 / 12)) < 0.06
-    assert found.n_rows == 300_000
-    assert found.class_counts == {"a": 75_000, "b": 225_000}
+    assert sample.n_rows == 300_000
+    assert sample.class_counts == {"a": 75_000, "b": 225_000}
 
 
 def test_every_row_is_checked_also_those_that_are_not_kept(tmp_path: Path, refused: Callable[..., None]) -> None:
@@ -58,8 +58,10 @@ def test_every_row_is_checked_also_those_that_are_not_kept(tmp_path: Path, refus
 
 
 def test_the_inspection_says_that_it_saw_a_sample_and_counts_everybody(tmp_path: Path) -> None:
-    found = sample_rows(STUDY.schema, table(tmp_path / "t.parquet", 5_000), at_most=300)
-    seen = inspect(STUDY, found.encoded, n_rows=found.n_rows, class_counts=found.class_counts, attacks=["procrustes"])
+    sample = sample_rows(STUDY.schema, table(tmp_path / "t.parquet", 5_000), at_most=300)
+    seen = inspect(
+        STUDY, sample.encoded, n_rows=sample.n_rows, class_counts=sample.class_counts, attacks=["procrustes"]
+    )
     assert seen.n_rows == 5_000
     assert seen.class_counts == {"a": 1_250, "b": 3_750}
     assert any("300 of your 5,000 rows" in words for words in seen.warnings)

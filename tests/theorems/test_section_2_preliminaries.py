@@ -124,8 +124,8 @@ def test_prop_exact_alignment_aaigdp_equals_c_gdp_pathwise(reference):
     data, streams = _private_data(), Streams.for_experiment(8)
     settings = SimulationSettings(anchor=_anchors()["normalised"], reference=reference)
     aligned, common = (simulate(data, method=m, rng=streams, settings=settings) for m in ("aa-i-gdp", "c-gdp"))
-    own = aligned.secrets[reference]
-    Z = np.concatenate(data) @ own.orthogonal + own.translation
+    secret = aligned.secrets[reference]
+    Z = np.concatenate(data) @ secret.orthogonal + secret.translation
     np.testing.assert_allclose(aligned.collaboration_matrix, Z, atol=1e-11)
     np.testing.assert_allclose(common.collaboration_matrix, Z, atol=1e-11)
     for i in PARTICIPANTS:

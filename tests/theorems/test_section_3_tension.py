@@ -73,9 +73,9 @@ def _seen(study):
 @pytest.mark.parametrize("colluder", PARTICIPANTS)
 def test_prop_aaigdp_collusion(colluder):
     """prop:aaigdp_collusion: a colluder who reveals A lets Algorithm 3 recover everybody else's X_i exactly."""
-    data, found = _private_data(), _known_anchor_attack(_anchor(), _seen(_matched("aa-i-gdp", 4)), colluder)
-    assert set(found) == set(PARTICIPANTS) - {colluder}
-    for target, rows in found.items():
+    data, rebuilt = _private_data(), _known_anchor_attack(_anchor(), _seen(_matched("aa-i-gdp", 4)), colluder)
+    assert set(rebuilt) == set(PARTICIPANTS) - {colluder}
+    for target, rows in rebuilt.items():
         np.testing.assert_allclose(rows, data[target], atol=1e-12)
 
 
@@ -120,9 +120,9 @@ def test_prop_aaigdp_dp_aligned_representation(reference, anchor):
 
 def _aligned_noise(study, data, *, reference):
     """W̃, of shape (participants, rows, components), from what a collaboration gave out."""
-    own = study.secrets[reference]
+    secret = study.secrets[reference]
     return np.stack(
-        [(Z - X @ own.orthogonal - own.translation) / SIGMA for Z, X in zip(study.aligned, data, strict=True)]
+        [(Z - X @ secret.orthogonal - secret.translation) / SIGMA for Z, X in zip(study.aligned, data, strict=True)]
     )
 
 
@@ -211,9 +211,11 @@ def test_cor_aa_cgdp_equivalence_pathwise(reference):
         np.testing.assert_allclose(turned, W @ secret.orthogonal.T @ common.orthogonal, atol=1e-13)
         np.testing.assert_allclose(coupled_noise(turned, secret=common, reference=secret), W, atol=1e-13)
         scales = {"data_noise_scale": SIGMA}
-        own = represent("aa-i-gdp-data-noise", X, secret, anchor=_anchor(), noise=UploadNoise(ArrayNoise(W)), **scales)
+        representation = represent(
+            "aa-i-gdp-data-noise", X, secret, anchor=_anchor(), noise=UploadNoise(ArrayNoise(W)), **scales
+        )
         shared = represent("c-gdp-data-noise", X, common, noise=UploadNoise(ArrayNoise(turned)), **scales)
-        np.testing.assert_allclose(map.apply(own.representation), shared.representation, atol=1e-11)
+        np.testing.assert_allclose(map.apply(representation.representation), shared.representation, atol=1e-11)
 
     options = {"sigma": SIGMA, "reference": reference}
     aa, c = (_matched(m, 11, **options) for m in ("aa-i-gdp-data-noise", "c-gdp-data-noise"))
@@ -238,11 +240,11 @@ def test_cor_aa_cgdp_equivalence_in_distribution(laws):
     )
     alignment = align_to_reference([secret.apply(_anchor()) for secret in secrets], reference=reference)
     aa_noise, c_noise = np.random.default_rng(12), np.random.default_rng(13)
-    own = [
+    representations = [
         represent("aa-i-gdp-data-noise", X, secret, noise=aa_noise, anchor=_anchor(), data_noise_scale=SIGMA)
         for X, secret in zip(records, secrets, strict=True)
     ]
-    aa = [map.apply(upload.representation) for map, upload in zip(alignment.maps, own, strict=True)]
+    aa = [map.apply(upload.representation) for map, upload in zip(alignment.maps, representations, strict=True)]
     c = [
         represent("c-gdp-data-noise", X, secrets[reference], noise=c_noise, data_noise_scale=SIGMA).representation
         for X in records
@@ -286,11 +288,11 @@ def test_cor_aa_cgdp_equivalence_of_reconstructions(reference):
     aa, c = (_matched(m, 15, **options) for m in ("aa-i-gdp-data-noise", "c-gdp-data-noise"))
     common, colluder = aa.secrets[reference], (reference + 1) % len(ROWS)
     for target, by_anchor in _known_anchor_attack(_anchor(), _seen(aa), colluder).items():
-        own, X = aa.secrets[target], data[target]
-        W = (aa.uploads[target].representation - X @ own.orthogonal - own.translation) / SIGMA
-        turned = W @ own.orthogonal.T @ common.orthogonal
+        secret, X = aa.secrets[target], data[target]
+        W = (aa.uploads[target].representation - X @ secret.orthogonal - secret.translation) / SIGMA
+        turned = W @ secret.orthogonal.T @ common.orthogonal
         by_secret = (c.aligned[target] - common.translation) @ common.orthogonal.T
         np.testing.assert_allclose(by_secret, X + SIGMA * turned @ common.orthogonal.T, atol=1e-11)
-        np.testing.assert_allclose(by_secret, X + SIGMA * W @ own.orthogonal.T, atol=1e-11)
-        np.testing.assert_allclose(by_anchor, X + SIGMA * W @ own.orthogonal.T, atol=1e-11)
+        np.testing.assert_allclose(by_secret, X + SIGMA * W @ secret.orthogonal.T, atol=1e-11)
+        np.testing.assert_allclose(by_anchor, X + SIGMA * W @ secret.orthogonal.T, atol=1e-11)
         assert np.linalg.norm(W) > 0.5

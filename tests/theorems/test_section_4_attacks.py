@@ -63,10 +63,10 @@ def test_eq_pdp_collusion_centered_noisy_relation_is_solved_exactly_without_nois
     """
     simulation = _simulation(v=0.0, method=method)
     rebuilt = _attacked(attack, simulation.view(colluders=colluders))
-    own, tolerance = simulation.secrets[TARGET], 1e-6 if attack == "alignment-map" else 1e-10
+    secret, tolerance = simulation.secrets[TARGET], 1e-6 if attack == "alignment-map" else 1e-10
     np.testing.assert_allclose(rebuilt.rows, simulation.private_data[TARGET], atol=tolerance)
-    np.testing.assert_allclose(rebuilt.rigid_map.orthogonal, own.orthogonal, atol=tolerance)
-    np.testing.assert_allclose(rebuilt.rigid_map.translation, own.translation, atol=tolerance)
+    np.testing.assert_allclose(rebuilt.rigid_map.orthogonal, secret.orthogonal, atol=tolerance)
+    np.testing.assert_allclose(rebuilt.rigid_map.translation, secret.translation, atol=tolerance)
 
 
 @pytest.mark.parametrize("attack", PAPERS)
@@ -109,12 +109,12 @@ def test_par_mp_attack_estimates_without_bias(laws):
     Nine entries each: noticed with probability above 0.99 are a bias of length 0.33 v and a variance off by 14 % (exact).
     """
     simulation = _simulation(v=V)
-    view, own, rng = simulation.view(), simulation.secrets[TARGET], np.random.default_rng(3)
+    view, secret, rng = simulation.view(), simulation.secrets[TARGET], np.random.default_rng(3)
     noise = []
     for _ in range(500):
-        B = own.apply(view.anchor) + V * rng.standard_normal(view.anchor.shape)
+        B = secret.apply(view.anchor) + V * rng.standard_normal(view.anchor.shape)
         drawn = _with_anchor_pair(view, view.anchor, B)
-        noise.append(((_map_behind(_attacked("pseudoinverse", drawn), drawn) - own.orthogonal) / V).ravel())
+        noise.append(((_map_behind(_attacked("pseudoinverse", drawn), drawn) - secret.orthogonal) / V).ravel())
     noise = np.stack(noise)
     assert laws.centre_power(*noise.shape, shift=0.33) > 0.99
     assert laws.size_power(noise.size, variance_factor=1.14) > 0.99
@@ -155,11 +155,11 @@ def test_par_am_attack_calibrates_with_the_colluders_map(method):
     R = [map.orthogonal for map in simulation.alignment.maps]
     effective = {c: simulation.secrets[c].orthogonal @ R[c] for c in (0, 2, 3)}
     for c, Q in effective.items():
-        found = _attacked("alignment-map", simulation.view(colluders=(c,))).rigid_map
-        np.testing.assert_allclose(found.orthogonal, Q @ R[TARGET].T, atol=1e-9)
+        rigid_map = _attacked("alignment-map", simulation.view(colluders=(c,))).rigid_map
+        np.testing.assert_allclose(rigid_map.orthogonal, Q @ R[TARGET].T, atol=1e-9)
     U, _, Vt = np.linalg.svd(sum(effective.values()))
-    found = _attacked("alignment-map", simulation.view(colluders=(0, 2, 3))).rigid_map
-    np.testing.assert_allclose(found.orthogonal, U @ Vt @ R[TARGET].T, atol=1e-9)
+    rigid_map = _attacked("alignment-map", simulation.view(colluders=(0, 2, 3))).rigid_map
+    np.testing.assert_allclose(rigid_map.orthogonal, U @ Vt @ R[TARGET].T, atol=1e-9)
 
 
 def test_par_am_attack_errs_no_less_than_procrustes_on_average():

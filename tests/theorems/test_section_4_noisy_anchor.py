@@ -43,8 +43,8 @@ def _study(shape, *, v, seed):
     secrets = [RigidMap.sample(d, rng=rng) for _ in range(p)]
     assert all(np.any(secret.translation) for secret in secrets)
     uploads = [
-        represent("aa-i-gdp-anchor-noise", np.zeros((1, d)), own, noise=rng, anchor=anchor, anchor_noise_scale=v)
-        for own in secrets
+        represent("aa-i-gdp-anchor-noise", np.zeros((1, d)), secret, noise=rng, anchor=anchor, anchor_noise_scale=v)
+        for secret in secrets
     ]
     return secrets, anchor, [upload.anchor_representation for upload in uploads]
 
@@ -112,12 +112,12 @@ def test_def_pa_i_gdp_leaves_the_private_upload_rigid():
     for v in (0.0, 0.05, 3.0):
         options = {"anchor_noise_scale": v, "settings": SimulationSettings(anchor=anchor)}
         study = simulate(data, method="aa-i-gdp-anchor-noise", rng=Streams.for_experiment(2), **options)
-        for X, upload, aligned, own in zip(data, study.uploads, study.aligned, study.secrets, strict=True):
-            np.testing.assert_allclose(upload.representation, X @ own.orthogonal + own.translation, atol=1e-12)
+        for X, upload, aligned, secret in zip(data, study.uploads, study.aligned, study.secrets, strict=True):
+            np.testing.assert_allclose(upload.representation, X @ secret.orthogonal + secret.translation, atol=1e-12)
             for image in (upload.representation, aligned):
                 distances = np.linalg.norm(image[:, None] - image[None], axis=-1)
                 np.testing.assert_allclose(distances, np.linalg.norm(X[:, None] - X[None], axis=-1), atol=1e-11)
-            noise = upload.anchor_representation - anchor @ own.orthogonal - own.translation
+            noise = upload.anchor_representation - anchor @ secret.orthogonal - secret.translation
             if v:
                 assert 0.7 * v < noise.std() < 1.3 * v
             else:
@@ -130,9 +130,9 @@ def test_def_pa_i_gdp_without_noise_is_aaigdp():
     data, anchor = [rng.standard_normal((5, 3)) for _ in range(4)], make_anchor(12, 3, rng=rng)
     matched = {"rng": Streams.for_experiment(4), "settings": SimulationSettings(anchor=anchor)}
     plain, silent = (simulate(data, method=m, **matched) for m in ("aa-i-gdp", "aa-i-gdp-anchor-noise"))
-    for one, other in zip(plain.uploads, silent.uploads, strict=True):
-        np.testing.assert_array_equal(one.representation, other.representation)
-        np.testing.assert_array_equal(one.anchor_representation, other.anchor_representation)
+    for upload, other in zip(plain.uploads, silent.uploads, strict=True):
+        np.testing.assert_array_equal(upload.representation, other.representation)
+        np.testing.assert_array_equal(upload.anchor_representation, other.anchor_representation)
     Z, moved = plain.collaboration_matrix, silent.collaboration_matrix
     motion = _svd_polar(centred(Z).T @ centred(moved))
     np.testing.assert_allclose(centred(Z) @ motion, centred(moved), atol=1e-6)  # the solver's own tolerance
@@ -150,12 +150,12 @@ def test_prop_gopp_global_nonidentifiability(shape):
     """
     p, d, r = shape
     _, _, B = _study(shape, v=0.1, seed=5)
-    found = align(B, certify=True)
-    assert found.certificate.certified  # a minimiser, then
-    R, C = _rotations(found), found.template
-    tau = [-R[i] @ found.maps[i].translation for i in range(p)]
+    alignment = align(B, certify=True)
+    assert alignment.certificate.certified  # a minimiser, then
+    R, C = _rotations(alignment), alignment.template
+    tau = [-R[i] @ alignment.maps[i].translation for i in range(p)]
     least = _phi(B, C, R, tau)
-    assert least == pytest.approx(found.misfit, rel=1e-9)
+    assert least == pytest.approx(alignment.misfit, rel=1e-9)
     rng = np.random.default_rng(6)
     rows = rng.standard_normal((4, d))
     for _ in range(10):
@@ -259,16 +259,18 @@ def test_prop_gopp_max_trace_reduction_of_an_alignment(shape, solver):
     """
     p, _, _ = shape
     _, _, B = _study(shape, v=0.2, seed=11)
-    found = align(B, solver=solver)
-    R = _rotations(found)
+    alignment = align(B, solver=solver)
+    R = _rotations(alignment)
     tau = np.stack([mean_row(block) for block in B])
-    np.testing.assert_allclose(found.template, sum(centred(B[i]) @ R[i] for i in range(p)) / p, atol=1e-12)
-    np.testing.assert_allclose(np.stack([map.translation for map in found.maps]), [-tau[i] @ R[i] for i in range(p)])
-    assert found.objective == pytest.approx(_trace(_gram(B), R), rel=1e-12)
-    assert found.misfit == pytest.approx(_phi(B, found.template, R, tau), rel=1e-9)
+    np.testing.assert_allclose(alignment.template, sum(centred(B[i]) @ R[i] for i in range(p)) / p, atol=1e-12)
+    np.testing.assert_allclose(
+        np.stack([map.translation for map in alignment.maps]), [-tau[i] @ R[i] for i in range(p)]
+    )
+    assert alignment.objective == pytest.approx(_trace(_gram(B), R), rel=1e-12)
+    assert alignment.misfit == pytest.approx(_phi(B, alignment.template, R, tau), rel=1e-9)
     total = sum(np.sum(centred(block) ** 2) for block in B)
-    assert found.misfit == pytest.approx(total - found.objective / p, rel=1e-9)
-    assert _least_squares(B, R, centred=True)[0] == pytest.approx(found.misfit, rel=1e-9)
+    assert alignment.misfit == pytest.approx(total - alignment.objective / p, rel=1e-9)
+    assert _least_squares(B, R, centred=True)[0] == pytest.approx(alignment.misfit, rel=1e-9)
 
 
 def test_prop_gopp_max_trace_reduction_orders_rotations_alike():
@@ -290,12 +292,12 @@ def test_prop_gopp_max_trace_reduction_optimum_by_enumeration(seed):
     """
     rng = np.random.default_rng(seed)
     B = rng.standard_normal((6, 5, 1))
-    found = align(list(B))
-    assert found.objective == pytest.approx(max(_trace(_gram(B), R) for R in _sign_patterns(6)), rel=1e-10)
+    alignment = align(list(B))
+    assert alignment.objective == pytest.approx(max(_trace(_gram(B), R) for R in _sign_patterns(6)), rel=1e-10)
 
     _, _, B = _study((3, 2, 7), v=0.3, seed=seed)
-    found = align(B, certify=True)
-    assert found.certificate.certified
+    alignment = align(B, certify=True)
+    assert alignment.certificate.certified
     angles = np.deg2rad(np.arange(0, 360, 3))
     turns = np.stack([np.cos(angles), -np.sin(angles), np.sin(angles), np.cos(angles)], axis=1).reshape(-1, 2, 2)
     group = np.concatenate([turns, turns @ np.diag([1.0, -1.0])])
@@ -303,10 +305,10 @@ def test_prop_gopp_max_trace_reduction_optimum_by_enumeration(seed):
     with_first = [np.einsum("ab,kab->k", G[j, 0], group) for j in (1, 2)]
     between = np.einsum("kab,ac,lcb->kl", group, G[1, 2], group)
     traces = sum(np.trace(G[i, i]) for i in range(3)) + 2 * (with_first[0][:, None] + with_first[1] + between)
-    assert traces.max() <= found.objective * (1 + 1e-12)
-    assert traces.max() >= found.objective * (1 - 2e-3)
+    assert traces.max() <= alignment.objective * (1 + 1e-12)
+    assert traces.max() >= alignment.objective * (1 - 2e-3)
     total = sum(np.sum(centred(block) ** 2) for block in B)
-    assert found.misfit <= total - traces.max() / 3 + 1e-12
+    assert alignment.misfit <= total - traces.max() / 3 + 1e-12
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -342,9 +344,9 @@ def _rotation_spread(effective):
 def test_eq_paigdp_noiseless_common_rotation(shape, solver):
     """eq:paigdp_noiseless_common_rotation: at v = 0 there is one orthogonal Q with O_i R̂_i = Q for every participant."""
     secrets, _, B = _study(shape, v=0.0, seed=14)
-    found = align(B, solver=solver, tolerance=1e-12)
-    assert found.misfit == pytest.approx(0, abs=1e-12)
-    effective = np.stack([own.orthogonal for own in secrets]) @ _rotations(found)
+    alignment = align(B, solver=solver, tolerance=1e-12)
+    assert alignment.misfit == pytest.approx(0, abs=1e-12)
+    effective = np.stack([secret.orthogonal for secret in secrets]) @ _rotations(alignment)
     Q = effective[0]
     np.testing.assert_allclose(Q.T @ Q, np.eye(len(Q)), atol=1e-12)
     np.testing.assert_allclose(effective, np.broadcast_to(Q, effective.shape), atol=1e-11)
@@ -357,11 +359,11 @@ def test_eq_paigdp_noiseless_common_rotation(shape, solver):
 def test_eq_paigdp_noiseless_common_output(shape, solver, batch):
     """eq:paigdp_noiseless_common_output: at v = 0, N_i(M_i(S)) = S Q whoever i is: exact alignment of any S."""
     secrets, _, B = _study(shape, v=0.0, seed=15)
-    found = align(B, solver=solver, tolerance=1e-12)
+    alignment = align(B, solver=solver, tolerance=1e-12)
     S = 10 * np.random.default_rng(16).standard_normal((batch, shape[1])) - 4
-    Q = secrets[0].orthogonal @ found.maps[0].orthogonal
-    for own, map in zip(secrets, found.maps, strict=True):
-        np.testing.assert_allclose(map.apply(own.apply(S)), S @ Q, atol=1e-10)
+    Q = secrets[0].orthogonal @ alignment.maps[0].orthogonal
+    for secret, map in zip(secrets, alignment.maps, strict=True):
+        np.testing.assert_allclose(map.apply(secret.apply(S)), S @ Q, atol=1e-10)
 
 
 # ----------------------------------------------------------------------------------- 4.3 alignment error: the translation
@@ -372,9 +374,9 @@ def test_eq_paigdp_noisy_anchor_mean(shape):
     """eq:paigdp_noisy_anchor_mean: A is centred, so b_i = Ψ_i + η_i, the secret translation and the mean noise."""
     v = 0.4
     secrets, A, B = _study(shape, v=v, seed=17)
-    for own, block in zip(secrets, B, strict=True):
-        W = (block - A @ own.orthogonal - own.translation) / v
-        np.testing.assert_allclose(mean_row(block), own.translation + v * mean_row(W), atol=1e-12)
+    for secret, block in zip(secrets, B, strict=True):
+        W = (block - A @ secret.orthogonal - secret.translation) / v
+        np.testing.assert_allclose(mean_row(block), secret.translation + v * mean_row(W), atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -384,12 +386,12 @@ def test_eq_paigdp_noisy_composed_map(shape, solver):
     v = 0.3
     secrets, A, B = _study(shape, v=v, seed=18)
     S = np.random.default_rng(19).standard_normal((6, shape[1]))
-    found = align(B, solver=solver)
-    for own, map, block in zip(secrets, found.maps, B, strict=True):
-        eta = v * mean_row((block - A @ own.orthogonal - own.translation) / v)
+    alignment = align(B, solver=solver)
+    for secret, map, block in zip(secrets, alignment.maps, B, strict=True):
+        eta = v * mean_row((block - A @ secret.orthogonal - secret.translation) / v)
         R = map.orthogonal
-        expected = S @ own.orthogonal @ R - np.outer(np.ones(6), eta @ R)
-        np.testing.assert_allclose(map.apply(own.apply(S)), expected, atol=1e-11)
+        expected = S @ secret.orthogonal @ R - np.outer(np.ones(6), eta @ R)
+        np.testing.assert_allclose(map.apply(secret.apply(S)), expected, atol=1e-11)
         assert np.linalg.norm(eta) > 1e-3
 
 
@@ -397,8 +399,10 @@ def test_eq_paigdp_exact_translation_requirement():
     """eq:paigdp_exact_translation_requirement: with rotations known perfectly, the mean noise still keeps rows apart."""
     secrets, _, B = _study((4, 3, 12), v=0.3, seed=20)
     S = np.random.default_rng(21).standard_normal((5, 3))
-    eta = [mean_row(block) - own.translation for block, own in zip(B, secrets, strict=True)]
-    perfect = [(own.apply(S) - mean_row(block)) @ own.orthogonal.T for own, block in zip(secrets, B, strict=True)]
+    eta = [mean_row(block) - secret.translation for block, secret in zip(B, secrets, strict=True)]
+    perfect = [
+        (secret.apply(S) - mean_row(block)) @ secret.orthogonal.T for secret, block in zip(secrets, B, strict=True)
+    ]
     for i, j in itertools.combinations(range(4), 2):
         apart = secrets[j].orthogonal @ eta[j] - secrets[i].orthogonal @ eta[i]
         np.testing.assert_allclose(perfect[i] - perfect[j], np.outer(np.ones(5), apart), atol=1e-12)
@@ -628,12 +632,12 @@ def test_thm_paigdp_adapted_gpm_reaches_the_global_maximiser(shape, seed):
     """
     p, d, r = shape
     _, _, B = _study(shape, v=theory.sufficient_scale(p, d, r), seed=seed)
-    found = align(B, solver="gpm", tolerance=1e-12, certify=True)
-    assert found.converged
-    assert found.step <= 1e-12
-    assert found.certificate.certified
-    assert found.certificate.min_eigenvalue > 0.9 * p
-    eigenvalues = _dual_eigenvalues(B, _rotations(found))
+    alignment = align(B, solver="gpm", tolerance=1e-12, certify=True)
+    assert alignment.converged
+    assert alignment.step <= 1e-12
+    assert alignment.certificate.certified
+    assert alignment.certificate.min_eigenvalue > 0.9 * p
+    eigenvalues = _dual_eigenvalues(B, _rotations(alignment))
     np.testing.assert_allclose(eigenvalues[:d], 0, atol=1e-10)
     assert eigenvalues[d] > 0.9 * p
 
@@ -650,7 +654,7 @@ def test_thm_paigdp_adapted_gpm_maximiser_is_unique(shape):
     secrets, _, B = _study(shape, v=v, seed=26)
     G, rng = _gram(B), np.random.default_rng(27)
     maximiser = _gauge_free(_rotations(align(B, solver="gpm", tolerance=1e-13)))
-    truth = _gauge_free(np.stack([own.orthogonal.T for own in secrets]))
+    truth = _gauge_free(np.stack([secret.orthogonal.T for secret in secrets]))
     assert np.linalg.norm(maximiser - truth) > 0.1 * v
     others = [_rotations(align(B, tolerance=1e-12))]
     others.append(_rotations(align(B[::-1], solver="gpm", tolerance=1e-13))[::-1])
@@ -714,7 +718,7 @@ def test_thm_paigdp_adapted_gpm_bounds_the_rotation_error(shape, share):
     for seed in range(20):
         secrets, _, B = _study(shape, v=v, seed=seed)
         rotations = _rotations(align(B, solver="gpm", tolerance=1e-13))
-        spreads.append(_rotation_spread(np.stack([own.orthogonal for own in secrets]) @ rotations))
+        spreads.append(_rotation_spread(np.stack([secret.orthogonal for secret in secrets]) @ rotations))
     assert max(spreads) <= theory.rotation_error_bound(p, d, r, v)
     assert min(spreads) > 0.1 * v
 
@@ -740,8 +744,8 @@ def test_eq_paigdp_ling_empirical_scale_is_a_transition():
     for share in (0.5, 3.0):
         v = share * theory.transition_scale(*shape)
         batch = np.stack([np.stack(_study(shape, v=v, seed=seed)[2]) for seed in range(12)])
-        found = align_batch(batch, solver="gpm", certify=True)
-        certified[share] = sum(alignment.certificate.certified for alignment in found)
+        solutions = align_batch(batch, solver="gpm", certify=True)
+        certified[share] = sum(alignment.certificate.certified for alignment in solutions)
     assert certified[0.5] == 12
     assert certified[3.0] <= 3
 
@@ -755,7 +759,7 @@ def test_par_am_attack_errs_as_the_alignment_does():
     for v in (0.05, 0.2):
         secrets, _, B = _study((5, 4, 16), v=v, seed=40)
         R = _rotations(align(B))
-        effective = np.stack([own.orthogonal for own in secrets]) @ R
+        effective = np.stack([secret.orthogonal for secret in secrets]) @ R
         estimates = [effective[0] @ R[i].T for i in range(1, 5)]
         gaps = [np.linalg.norm(estimates[i - 1] - secrets[i].orthogonal) for i in range(1, 5)]
         np.testing.assert_allclose(gaps, [np.linalg.norm(effective[0] - effective[i]) for i in range(1, 5)], rtol=1e-9)

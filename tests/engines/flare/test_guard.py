@@ -184,8 +184,8 @@ def test_a_jobs_name_is_a_plain_uuid(job: object, topic: str) -> None:
 def test_what_is_said_of_a_job_can_bring_nothing_in(change: dict[str, Any]) -> None:
     meta = {**META, **change}
     assert asked("train.deploy", zipped(APP), job_meta=meta, app_name="app") != ""
-    for said in (meta, None):
-        assert refusal_of_request(replace(START, headers={"job_id": JOB, "job_meta": said})) != ""
+    for header in (meta, None):
+        assert refusal_of_request(replace(START, headers={"job_id": JOB, "job_meta": header})) != ""
 
 
 def changed(**changes: Any) -> bytes:

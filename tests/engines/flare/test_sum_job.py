@@ -57,14 +57,14 @@ class Job:
         part = ServerWorkflow.opened(self.kit, self.given.study.digest, lambda words: None)
         part = replace(part, counter=FileExchange(PIECE_SIZE))
 
-        def ask(task: str, told: Mapping[str, TaskMessage], answers: Answers) -> None:
+        def ask(task: str, messages: Mapping[str, TaskMessage], answers: Answers) -> None:
             step = task.removeprefix("mooring.")
-            for name in told:
+            for name in messages:
                 if name in absent.get(step, ""):
                     continue
-                meddle(part, step, name, told[name])
+                meddle(part, step, name, messages[name])
                 try:
-                    done = self.site(name).do(task, told[name], part.counter.answer)
+                    done = self.site(name).do(task, messages[name], part.counter.answer)
                     answers[name] = answer_of({**done, "outcome": "done"})
                 except MooringError as problem:
                     answers[name] = {"outcome": type(problem).__name__}
@@ -103,7 +103,7 @@ def test_helpers_are_sites_that_only_combine(job: Job, tmp_path: Path) -> None:
     assert record["missing"] == ["h1"]
     record = job.run(connected=everybody)
     assert (record["outcome"], record["missing"]) == ("done", [])
-    assert {name: set(said) for name, said in record["sites"].items()} == {
+    assert {name: set(site) for name, site in record["sites"].items()} == {
         **{name: {"result"} for name in EVERYBODY},
         "h0": set(),
         "h1": {"combine"},
@@ -134,22 +134,22 @@ def test_a_job_gives_the_model_that_files_give_and_tells_no_number_of_rows(job: 
     assert (record["outcome"], record["error"]) == ("done", None)
     steps = {"share": {"digest", "reissued"}, "receipt": {"digest"}, "combine": {"digest"}, "result": {"model"}}
     for name in EVERYBODY:
-        said = record["sites"][name]
-        assert {step: set(answer) - {"outcome"} for step, answer in said.items()} == steps
-        assert {answer["outcome"] for answer in said.values()} == {"done"}
+        answers = record["sites"][name]
+        assert {step: set(answer) - {"outcome"} for step, answer in answers.items()} == steps
+        assert {answer["outcome"] for answer in answers.values()} == {"done"}
         assert job.model(name) == job.model("p0")
         assert not (tmp_path / "sites" / name / "bundles").exists()
     assert (job.work / TRAINED_FILE).read_bytes() == (files.work / TRAINED_FILE).read_bytes()
     closing = json.loads((job.work / "closing.json").read_bytes())
     assert closing["tested_by"] == list(EVERYBODY)
     assert closing["left_out"] == {}
-    found = Participant(job.given.study, job.given.vaults[3]).predict(
+    predictions = Participant(job.given.study, job.given.vaults[3]).predict(
         job.given.table(8), result=job.site("p3").settings.result
     )
-    assert found.score is not None
+    assert predictions.score is not None
     assert sorted(path.name for path in job.site("p3").settings.result.iterdir()) == [MODEL_FILE]
     again = job.run()  # all there is to do is to hand the result back
-    assert {name: set(said) for name, said in again["sites"].items()} == {key: {"result"} for key in EVERYBODY}
+    assert {name: set(site) for name, site in again["sites"].items()} == {key: {"result"} for key in EVERYBODY}
 
 
 @pytest.mark.parametrize(
@@ -192,8 +192,8 @@ def test_without_a_quorum_or_a_threshold_nothing_is_opened_and_the_next_job_goes
     later = job.run()
     assert later["outcome"] == "done"
     assert tuple(job.listed()) == EVERYBODY
-    assert {answer["outcome"] for said in later["sites"].values() for answer in said.values()} == {"done"}
-    asked = {name for name, said in later["sites"].items() if "combine" in said}
+    assert {answer["outcome"] for site in later["sites"].values() for answer in site.values()} == {"done"}
+    asked = {name for name, site in later["sites"].items() if "combine" in site}
     assert asked == ({"p3", "p4"} if closed else set(EVERYBODY))
 
 
@@ -221,11 +221,11 @@ def test_a_site_refuses_a_second_list(job: Job, tmp_path: Path) -> None:
 def test_a_bundle_whose_boxes_do_not_open_is_left_out_and_combined_by_nobody(job: Job) -> None:
     handed_out = []
 
-    def meddle(part: ServerWorkflow, step: str, name: str, told: TaskMessage) -> None:
+    def meddle(part: ServerWorkflow, step: str, name: str, message: TaskMessage) -> None:
         if (step, name) == ("share", "p4"):  # before its own comes
             resign(job.given, part.bundle("p0"), part.bundle("p4"), 4)
         if (step, name) == ("combine", "p4"):
-            handed_out.extend(word for word in told if word.endswith(".digest"))
+            handed_out.extend(word for word in message if word.endswith(".digest"))
 
     record = job.run(meddle=meddle)
     assert (record["outcome"], list(record["left_out"])) == ("incomplete", ["p4"])
@@ -237,20 +237,20 @@ def test_a_bundle_whose_boxes_do_not_open_is_left_out_and_combined_by_nobody(job
 def test_what_is_anothers_or_too_large_is_not_taken(job: Job, tmp_path: Path) -> None:
     most, seen = most_sum_bundle_bytes(job.given.study), []
 
-    def meddle(part: ServerWorkflow, step: str, name: str, told: TaskMessage) -> None:
+    def meddle(part: ServerWorkflow, step: str, name: str, message: TaskMessage) -> None:
         if (step, name) in (("share", "p1"), ("receipt", "p1"), ("combine", "p1")):
             suffix = {"share": "bundle", "receipt": "receipt", "combine": "share"}[step]
             with raising(StorageError, "the server", reason="p1 did not sign"):
-                path, ticket = tmp_path / "sites" / "p0" / f"p0.{suffix}", str(told["ticket"])
+                path, ticket = tmp_path / "sites" / "p0" / f"p0.{suffix}", str(message["ticket"])
                 send_file(path, ticket, part.counter.answer, piece_size=PIECE_SIZE)
             seen.append(step)
         if (step, name) == ("receipt", "p2"):
             with raising(RefusedError, "the bundle", reason="larger"):
-                job.site(name).do("mooring.receipt", told | {"p0.bundle.size": most + 1}, part.counter.answer)
+                job.site(name).do("mooring.receipt", message | {"p0.bundle.size": most + 1}, part.counter.answer)
             seen.append("size")
         if (step, name) == ("result", "p2"):
             with pytest.raises((StorageError, InputError)):  # a task of another step, with a ticket of this one
-                job.site(name).do("mooring.combine", told, part.counter.answer)
+                job.site(name).do("mooring.combine", message, part.counter.answer)
             seen.append("ticket")
 
     assert job.run(meddle=meddle)["outcome"] == "done"
@@ -258,7 +258,7 @@ def test_what_is_anothers_or_too_large_is_not_taken(job: Job, tmp_path: Path) ->
 
 
 def test_an_aborted_job_closes_nothing_and_one_at_work_says_which_it_is(job: Job) -> None:
-    def abort(part: ServerWorkflow, step: str, name: str, told: TaskMessage) -> None:
+    def abort(part: ServerWorkflow, step: str, name: str, message: TaskMessage) -> None:
         now = json.loads((job.work / "flare.json").read_bytes())
         assert (now["outcome"], now["job"], now["missing"]) == ("running", part.job, [])
         if step == "receipt" and name == "p4":
@@ -273,8 +273,8 @@ def test_an_aborted_job_closes_nothing_and_one_at_work_says_which_it_is(job: Job
 def test_the_commands_know_studies_of_sums(job: Job) -> None:
     (job.kit / "resources.json.default").write_text(json.dumps(RESOURCES))
     folder, rest = job.given.folder, ("--study", job.given.folder / "study.toml", "--output", job.kit)
-    said = commands.run("flare", "site", "--vault", folder / "v0", "--data", job.given.table(0), *rest)
-    assert "combiner" in commands.flat(said.output)  # which v0 is in this study
+    result = commands.run("flare", "site", "--vault", folder / "v0", "--data", job.given.table(0), *rest)
+    assert "combiner" in commands.flat(result.output)  # which v0 is in this study
     server = ("flare", "server", "--vault", folder / "va", *rest)
     commands.run(*server, "--learner", "linear", code=2)
     commands.run(*server, "--learner", "discriminant")

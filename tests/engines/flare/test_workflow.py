@@ -127,8 +127,8 @@ def test_a_round_gives_every_site_a_result_that_it_can_use(world: World) -> None
     for name in SITES:
         assert world.fetch_result(name)["model"]
         participant = Participant(world.study, Vault.open(world.place / name / "vault"))
-        found = participant.predict(world.place / name / "rows.csv", result=world.settings(name).result)
-        assert len(found.values) == 40
+        predictions = participant.predict(world.place / name / "rows.csv", result=world.settings(name).result)
+        assert len(predictions.values) == 40
     assert [world.share(name)["reissued"] for name in SITES] == [1, 1, 1]
     for kind, folder in (("analysis", world.place / "analysis"), ("vault", world.place / "south" / "vault")):
         page = world.place / f"{kind}.html"
@@ -141,16 +141,18 @@ def test_a_whole_job_asks_the_rosters_sites_step_by_step_and_writes_down_what_th
     world: World, silent: str, aside: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def align(study: Study, bundles: Any, folder: Path, **options: Any) -> AlignmentState:
-        found = align_bundles(study, [one for one in bundles if one.member.name != aside], folder, **options)
+        alignment = align_bundles(
+            study, [bundle for bundle in bundles if bundle.member.name != aside], folder, **options
+        )
         left = [AlignedParticipant(aside, 40, "", 0.0, flagged=True)] if aside else []
-        return replace(found, record=replace(found.record, set_aside=tuple(left)))
+        return replace(alignment, record=replace(alignment.record, set_aside=tuple(left)))
 
     monkeypatch.setattr(rotation, "align_bundles", align)
 
-    def ask(task: str, told: Any, answers: Any) -> None:
-        for name in told:
+    def ask(task: str, value: Any, answers: Any) -> None:
+        for name in value:
             if name != silent:
-                done = world.part(name).do(task, told[name], world.analyst.counter.answer)
+                done = world.part(name).do(task, value[name], world.analyst.counter.answer)
                 answers[name] = answer_of({**done, "outcome": "done"})
 
     if silent:  # the dealer, whose anchor came before: it is not waited for again
@@ -161,7 +163,7 @@ def test_a_whole_job_asks_the_rosters_sites_step_by_step_and_writes_down_what_th
     steps = {name: ["share"] if name == aside else ["share", "result"] for name in SITES} | {
         "north": ["share"] if silent else ["anchor", "share", "result"]
     }
-    assert {name: list(said) for name, said in record["sites"].items()} == steps
+    assert {name: list(site) for name, site in record["sites"].items()} == steps
     assert (record["outcome"], record["missing"]) == ("incomplete" if missing else "done", missing)
     assert list(record["left_out"]) == missing
     assert (record["sites"]["north"]["share"] == {"outcome": "no answer"}) == bool(silent)
@@ -170,11 +172,11 @@ def test_a_whole_job_asks_the_rosters_sites_step_by_step_and_writes_down_what_th
 
 def test_a_job_of_another_study_is_refused_at_both_ends(world: World) -> None:
     world.deal()
-    told = world.analyst.for_participant("south")
+    task = world.analyst.for_participant("south")
     with raising(RefusedError, "the job", reason="another study"):
-        replace(world.part("south"), digest="0" * 64).do(SHARE_TASK, told, world.analyst.counter.answer)
+        replace(world.part("south"), digest="0" * 64).do(SHARE_TASK, task, world.analyst.counter.answer)
     with raising(RefusedError, "the job", reason="another study"):
-        world.part("south").do(SHARE_TASK, {**told, "study": "0" * 64}, world.analyst.counter.answer)
+        world.part("south").do(SHARE_TASK, {**task, "study": "0" * 64}, world.analyst.counter.answer)
     with raising(RefusedError, "the job", reason="another study"):
         ServerWorkflow.opened(world.place / "kit", "0" * 64, lambda words: None)
     assert not world.analyst.bundle("south").exists()
@@ -182,13 +184,13 @@ def test_a_job_of_another_study_is_refused_at_both_ends(world: World) -> None:
 
 def test_a_task_cannot_give_consent_or_choose_the_table(world: World) -> None:
     world.deal()
-    told = {**world.analyst.for_participant("south"), "labels": 1, "data": str(world.place / "north" / "rows.csv")}
+    message = {**world.analyst.for_participant("south"), "labels": 1, "data": str(world.place / "north" / "rows.csv")}
     ask = Mock()
     with raising(InputError, "consent for labels", cure="labels = true"):
-        world.part("south", labels=False).do(SHARE_TASK, told, ask)
+        world.part("south", labels=False).do(SHARE_TASK, message, ask)
     ask.assert_not_called()
-    own = world.part("south").do(SHARE_TASK, told, world.analyst.counter.answer)
-    assert own["digest"] == world.share("south")["digest"]
+    answer = world.part("south").do(SHARE_TASK, message, world.analyst.counter.answer)
+    assert answer["digest"] == world.share("south")["digest"]
 
 
 def test_a_site_under_another_name_than_the_rosters_does_nothing(world: World) -> None:
@@ -244,7 +246,7 @@ def test_what_a_killed_job_left_of_files_is_removed_by_the_next_unless_one_is_at
     leave()
     world.share("south")
     assert not any(path.exists() for path in left)
-    told = world.analyst.for_participant("south")
+    task = world.analyst.for_participant("south")
 
     def ask(request: Any) -> Any:  # another job begins in the middle of this one
         if request["do"] == "get":
@@ -253,7 +255,7 @@ def test_what_a_killed_job_left_of_files_is_removed_by_the_next_unless_one_is_at
             assert all(path.exists() for path in left)
         return world.analyst.counter.answer(request)
 
-    world.part("south").do(SHARE_TASK, told, ask)
+    world.part("south").do(SHARE_TASK, task, ask)
     world.share("south")
     assert not any(path.exists() for path in left)
 
@@ -277,10 +279,10 @@ def test_who_comes_late_moves_the_others_only_if_the_server_does_not_say_late(wo
     if not late:
         assert not any(same)
     assert world.fetch_result("east")["model"]
-    found = Participant(world.study, Vault.open(world.place / "east" / "vault")).predict(
+    predictions = Participant(world.study, Vault.open(world.place / "east" / "vault")).predict(
         world.place / "east" / "rows.csv", result=world.settings("east").result
     )
-    assert len(found.values) == 40
+    assert len(predictions.values) == 40
 
 
 def test_a_changed_map_or_model_is_not_kept(world: World) -> None:
@@ -494,10 +496,14 @@ def test_settings_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 def test_paths_count_from_the_settings_folder_and_consent_is_not_given_by_default(tmp_path: Path) -> None:
     (tmp_path / SETTINGS_FILE).write_text('study = "study.toml"\nvault = "../vault"\ndata = "/rows.csv"\n')
-    found = SiteSettings.read(tmp_path)
-    assert (found.study, found.vault, found.data) == (tmp_path / "study.toml", tmp_path / "../vault", Path("/rows.csv"))
-    assert not found.labels
-    assert found.anchor is None
+    settings = SiteSettings.read(tmp_path)
+    assert (settings.study, settings.vault, settings.data) == (
+        tmp_path / "study.toml",
+        tmp_path / "../vault",
+        Path("/rows.csv"),
+    )
+    assert not settings.labels
+    assert settings.anchor is None
 
 
 @pytest.mark.parametrize(
@@ -542,7 +548,7 @@ def test_a_policy_lets_no_code_in_and_one_class_only(kind: Any, allowed: str, tm
     assert resources["class_allow_list"] == [allowed]
     assert resources["class_list_enforcement_mode"] == "enforce"
     assert {"id": "resource_manager", "path": "x.Y"} in resources["components"]
-    guards = [one for one in resources["components"] if one["id"] == "mooring_guard"]
+    guards = [component for component in resources["components"] if component["id"] == "mooring_guard"]
     assert resources["components"][:1] == guards == [{"id": "mooring_guard", "path": GUARDS[kind], "args": {}}]
     module, _, name = GUARDS[kind].rpartition(".")
     assert callable(getattr(importlib.import_module(module), name))
@@ -572,22 +578,24 @@ def test_keys_that_others_can_read_are_told(tmp_path: Path) -> None:
     assert [words.rpartition(" ")[2] for words in list_kit_warnings(kit / "local")] == [str(key), str(state)]
 
 
-@pytest.mark.parametrize("own", ["client.crt", "server.crt"])
+@pytest.mark.parametrize("certificate", ["client.crt", "server.crt"])
 @pytest.mark.parametrize("is_own_first", [True, False])
-def test_of_a_kits_certificates_the_one_that_ends_first_is_told(own: str, is_own_first: bool, tmp_path: Path) -> None:
+def test_a_warning_is_about_the_certificate_that_ends_first(
+    certificate: str, is_own_first: bool, tmp_path: Path
+) -> None:
     end, kit = datetime(2027, 11, 12, tzinfo=UTC), tmp_path / "kit"
     assert certificate_end(kit / "local") is None
     (kit / "startup").mkdir(parents=True)
-    first, last = (own, "rootCA.crt") if is_own_first else ("rootCA.crt", own)
+    first, last = (certificate, "rootCA.crt") if is_own_first else ("rootCA.crt", certificate)
     for name, until in ((first, end), (last, end + timedelta(days=3000))):
         key, empty = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
         made = x509.CertificateBuilder(empty, empty, key.public_key(), 1, end - timedelta(days=360), until)
         (kit / "startup" / name).write_bytes(made.sign(key, SHA256()).public_bytes(Encoding.PEM))
     (kit / "startup" / "another.crt").write_text("no certificate")
     assert certificate_end(kit / "local") == (end, first)
-    for days, told in ((31, 0), (29, 1), (-1, 1)):
-        found = list_kit_warnings(kit / "local", now=end - timedelta(days=days))
-        assert [f"{first} expires on 2027-11-12" in words for words in found] == [True] * told
+    for days, n_warnings in ((31, 0), (29, 1), (-1, 1)):
+        warnings = list_kit_warnings(kit / "local", now=end - timedelta(days=days))
+        assert [f"{first} expires on 2027-11-12" in words for words in warnings] == [True] * n_warnings
 
 
 def test_a_folder_that_is_no_kit_gets_no_policy(tmp_path: Path) -> None:

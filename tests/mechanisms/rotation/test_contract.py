@@ -91,7 +91,7 @@ def test_an_upload_shares_no_memory_with_its_input_and_leaves_it_alone(method: M
 
 def test_an_upload_repeats_with_its_stream_and_another_gives_other_noise_where_there_is_noise(method: Method) -> None:
     first, again, second = made(method, seed=1), made(method, seed=1), made(method, seed=2)
-    assert all(np.array_equal(one, same) for one, same in zip(arrays(first), arrays(again), strict=True))
+    assert all(np.array_equal(array, same) for array, same in zip(arrays(first), arrays(again), strict=True))
     assert np.array_equal(first.representation, second.representation) != method.data_noise
     if method.uses_anchor:
         same = np.array_equal(first.anchor_representation, second.anchor_representation)

@@ -105,11 +105,11 @@ def test_given_noise_of_another_shape_or_not_finite_is_refused(refused: Refused)
 def test_coupled_noise_is_turned_into_the_reference_s_frame_and_back() -> None:
     """W̃ = W Oᵢᵀ Oₛ: noise that participant i adds, carried by its alignment map, is the noise C-GDP adds."""
     rng = np.random.default_rng(0)
-    own, reference, noise = RigidMap.sample(3, rng=rng), RigidMap.sample(3, rng=rng), rng.standard_normal((5, 3))
-    coupled = coupled_noise(noise, secret=own, reference=reference)
-    assert np.allclose(coupled, noise @ own.orthogonal.T @ reference.orthogonal)
-    assert np.allclose(coupled_noise(coupled, secret=reference, reference=own), noise)
-    assert np.allclose(coupled_noise(noise, secret=own, reference=own), noise)
+    rigid_map, reference, noise = RigidMap.sample(3, rng=rng), RigidMap.sample(3, rng=rng), rng.standard_normal((5, 3))
+    coupled = coupled_noise(noise, secret=rigid_map, reference=reference)
+    assert np.allclose(coupled, noise @ rigid_map.orthogonal.T @ reference.orthogonal)
+    assert np.allclose(coupled_noise(coupled, secret=reference, reference=rigid_map), noise)
+    assert np.allclose(coupled_noise(noise, secret=rigid_map, reference=rigid_map), noise)
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].uses_anchor])

@@ -45,11 +45,11 @@ def test_no_projection_shares_the_rows_as_they_are(rng: np.random.Generator) -> 
 def test_a_gaussian_projection_is_onto_a_uniformly_random_subspace() -> None:
     """Orthonormal; over 400 draws of 3 of 8 directions, the share of each axis that is kept is 3/8 within 4.5 spreads."""
     projections = [gaussian_projection(8, 3, rng=np.random.default_rng(seed)) for seed in range(400)]
-    assert {(one.kind, one.n_features, one.n_components) for one in projections} == {("gaussian", 8, 3)}
-    for one in projections:
-        one.require_orthonormal()
-        np.testing.assert_allclose(one.decoder, one.matrix.T)
-    kept = np.array([(one.matrix**2).sum(axis=1) for one in projections])
+    assert {(each.kind, each.n_features, each.n_components) for each in projections} == {("gaussian", 8, 3)}
+    for public in projections:
+        public.require_orthonormal()
+        np.testing.assert_allclose(public.decoder, public.matrix.T)
+    kept = np.array([(projection.matrix**2).sum(axis=1) for projection in projections])
     assert np.abs(kept.mean(axis=0) - 3 / 8).max() < 4.5 * kept.std(axis=0).max() / np.sqrt(400)
 
 
@@ -74,9 +74,9 @@ def test_each_pass_of_the_public_svd_is_one_step_of_subspace_iteration(rng: np.r
     rows = rng.standard_normal((40, 12))
     Q = np.linalg.qr(np.random.default_rng(1).standard_normal((12, 4)))[0]
     for n_passes in (1, 2, 3):
-        found = public_svd_projection(rows, 3, rng=np.random.default_rng(1), n_passes=n_passes, n_oversamples=1)
+        projection = public_svd_projection(rows, 3, rng=np.random.default_rng(1), n_passes=n_passes, n_oversamples=1)
         V = Q @ np.linalg.svd(rows @ Q)[2][:3].T
-        assert np.allclose(projector(found), V @ V.T, atol=1e-10)
+        assert np.allclose(projector(projection), V @ V.T, atol=1e-10)
         Q = np.linalg.qr(rows.T @ rows @ Q)[0]
 
 

@@ -22,7 +22,7 @@ N = 200_000
 )
 def test_numbers_follow_the_law(variance: Fraction) -> None:
     """Chi-square over some forty cells of like weight at level 10⁻⁴; numbers 5 % too large are noticed."""
-    found, sigma = draw_discrete_gaussians(words_of(1), variance, N), math.sqrt(variance)
+    draws, sigma = draw_discrete_gaussians(words_of(1), variance, N), math.sqrt(variance)
     if sigma > 1000:  # the sum over a cell is the integral, to far below what N draws can tell
         edges = np.ceil(sigma * stats.norm.ppf(np.linspace(0, 1, 41)[1:-1]))
         chances = np.diff(stats.norm.cdf((edges - 0.5) / sigma), prepend=0, append=1)
@@ -32,18 +32,18 @@ def test_numbers_follow_the_law(variance: Fraction) -> None:
         law = np.cumsum(weights / weights.sum())
         edges = np.unique(np.searchsorted(law, np.linspace(0, 1, 41)[1:-1])) - reach
         chances = np.diff(law[edges + reach - 1], prepend=0, append=1)
-    counts = np.bincount(np.searchsorted(edges, found, side="right"), minlength=edges.size + 1)
+    counts = np.bincount(np.searchsorted(edges, draws, side="right"), minlength=edges.size + 1)
     assert stats.chisquare(counts, N * chances).pvalue > 1e-4
     if sigma > 20:
-        wide = np.bincount(np.searchsorted(edges, np.rint(1.05 * found), side="right"), minlength=edges.size + 1)
+        wide = np.bincount(np.searchsorted(edges, np.rint(1.05 * draws), side="right"), minlength=edges.size + 1)
         assert stats.chisquare(wide, N * chances).pvalue < 1e-4
 
 
 def test_signs_and_neighbours_are_independent() -> None:
-    found = draw_discrete_gaussians(words_of(2), Fraction(10**6), N).astype(float)
+    draws = draw_discrete_gaussians(words_of(2), Fraction(10**6), N).astype(float)
     for lag in (1, 2, 7, 1000):
-        assert abs(np.corrcoef(found[:-lag], found[lag:])[0, 1]) < 4 / math.sqrt(N)
-    assert abs((found > 0).mean() - (found < 0).mean()) < 4 / math.sqrt(N)
+        assert abs(np.corrcoef(draws[:-lag], draws[lag:])[0, 1]) < 4 / math.sqrt(N)
+    assert abs((draws > 0).mean() - (draws < 0).mean()) < 4 / math.sqrt(N)
     with mock.patch("mooring.mechanisms.sums.discrete_gaussian.draw_events", wraps=draw_events) as drawn:
         draw_discrete_gaussians(words_of(1), Fraction(20, 3), 50)
     for _, x, exact in (call.args for call in drawn.call_args_list):  # what decides is what is drawn

@@ -114,7 +114,7 @@ def test_a_projection_fitted_to_public_pictures_centres_pictures_of_their_kind()
     framed[:, [0, -1]] = framed[:, :, [0, -1]] = 1
     framed = framed.reshape(-1, 64)
     fitted = fit_to_public(PICTURES, framed[600:])
-    means = [np.linalg.norm(one.apply(framed[:600])[:, :-1].mean(axis=0)) for one in (PICTURES, fitted)]
+    means = [np.linalg.norm(features.apply(framed[:600])[:, :-1].mean(axis=0)) for features in (PICTURES, fitted)]
     assert means[1] < 0.2 < 0.5 * means[0]
     assert np.allclose(np.linalg.norm(fitted.apply(framed), axis=1), 1, atol=1e-12)
     coloured = fit_to_public(MAPS["coloured"], np.repeat(framed[600:], 3, axis=1))
@@ -154,20 +154,20 @@ def test_fourier_features_approach_the_gaussian_kernel() -> None:
 def test_what_all_glyphs_have_in_common_tells_them_apart_in_no_direction() -> None:
     rng, copies = np.random.default_rng(0), picture_features._COPIES
     z = rng.standard_normal((6 * copies, 5)) + np.repeat(3 * rng.standard_normal((6, 5)), copies, axis=0)
-    found, moved = (
+    directions, moved = (
         picture_features.discriminating_directions(z + common, 2) for common in (0.0, rng.standard_normal(5))
     )
-    np.testing.assert_allclose(found, moved, atol=1e-9)
+    np.testing.assert_allclose(directions, moved, atol=1e-9)
 
 
 def test_a_studys_settings_name_its_features() -> None:
     """A cosine and a sine of each frequency; of pictures, no more than there are responses of filters."""
     for n, frequencies in ((1, 1), (3, 1), (8, 4)):
-        found = make_features(SumSettings(features="fourier", n_features=n), NUMBERS, ())
-        assert found == FourierFeatures(3, frequencies)
+        features = make_features(SumSettings(features="fourier", n_features=n), NUMBERS, ())
+        assert features == FourierFeatures(3, frequencies)
     for shape, channels in (((8, 9), 1), ((8, 9, 3), 3)):
-        found = make_features(SumSettings(features="pictures", n_features=20), NUMBERS, shape)
-        assert found == PictureFeatures(8, 9, channels, n_components=20)
+        features = make_features(SumSettings(features="pictures", n_features=20), NUMBERS, shape)
+        assert features == PictureFeatures(8, 9, channels, n_components=20)
     many = make_features(SumSettings(features="pictures", n_features=10**4), NUMBERS, (8, 8))
     assert many.n_components == picture_features.filters_of(8, 8).n_responses  # type: ignore[attr-defined]
     for shape in ((), (8,), (1, 8, 8, 1)):

@@ -87,8 +87,8 @@ def test_a_number_is_predicted_like_least_squares_predict_it() -> None:
     schema = select_schema(WORKLOAD, SCHEMA, "age")
     sums, phi = extract_sums(sum_exactly(WORKLOAD, rows, labels), schema), features_of(schema, rows)
     predicted = phi @ np.linalg.lstsq(phi, rows[:, 0], rcond=None)[0]
-    found = fit_least_squares(sums).scores(phi)[:, 0]
-    assert np.abs(found - predicted).mean() < 0.03
+    computed = fit_least_squares(sums).scores(phi)[:, 0]
+    assert np.abs(computed - predicted).mean() < 0.03
 
 
 @pytest.mark.parametrize("outcome", ["income", "seen", "country", "height", "days", "died", "days × died"])

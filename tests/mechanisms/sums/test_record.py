@@ -36,9 +36,9 @@ ROWS = np.array(
 )
 def test_features_of_a_table_are_as_on_record(options: dict[str, Any]) -> None:
     features = TableFeatures(SCHEMA, **options)
-    found = [features.apply(ROWS), features.n_features, features.n_inputs, features.largest_norm]
+    figures = [features.apply(ROWS), features.n_features, features.n_inputs, features.largest_norm]
     settings = [features.n_hats, features.constant_share, *sorted(features.log_scaled)]
-    check_record(RECORD, f"features, {settings}", found)
+    check_record(RECORD, f"features, {settings}", figures)
 
 
 @pytest.mark.parametrize("size", [(5, 9), (9, 10)])
@@ -57,9 +57,9 @@ def test_features_of_rows_are_the_rows_at_one_length() -> None:
 
 @pytest.mark.parametrize("n_classes", [0, 2, 4])
 def test_noise_and_what_it_promises_are_as_on_record(n_classes: int) -> None:
-    layout, found = SumLayout(12, Outcome(n_classes)), []
+    layout, collected = SumLayout(12, Outcome(n_classes)), []
     for options in ({}, {"n_colluders": 0}, {"quorum": 9, "rows_per_person": 2}, {"product_share": 0.5}):
         privacy = SumPrivacy(**({"epsilon": 2.0, "delta": 1e-6, "quorum": 5, "n_colluders": 1} | options))
         noise = calibrate_sums(layout, privacy)
-        found.append([float(noise.on_products), float(noise.on_outcomes), promised_epsilon(layout, noise, privacy)])
-    check_record(RECORD, f"noise, {n_classes}", [found, layout.n_products, layout.outcome.width, layout.resolution])
+        collected.append([float(noise.on_products), float(noise.on_outcomes), promised_epsilon(layout, noise, privacy)])
+    check_record(RECORD, f"noise, {n_classes}", [collected, layout.n_products, layout.outcome.width, layout.resolution])

@@ -61,12 +61,12 @@ def words_from(*given: int) -> Words:
 @given(st.lists(st.tuples(elements, elements), min_size=1, max_size=20))
 def test_arithmetic_is_that_of_integers_modulo_the_prime(pairs: list[tuple[int, int]]) -> None:
     a, b = np.array(pairs, dtype=np.uint64).T
-    for found, expected in (
+    for computed, expected in (
         (add(a, b), [(x + y) % PRIME for x, y in pairs]),
         (multiply(a, b), [x * y % PRIME for x, y in pairs]),
         (total(a), sum(x for x, _ in pairs) % PRIME),
     ):
-        assert found.tolist() == expected
+        assert computed.tolist() == expected
 
 
 @given(st.lists(st.integers(-LARGEST, LARGEST) | st.sampled_from([-LARGEST, LARGEST, 0, -1]), max_size=20))
@@ -132,8 +132,8 @@ def test_fewer_than_t_shares_fit_every_secret(secret: Elements) -> None:
 
 
 def test_sums_of_shares_are_shares_of_the_sum(secret: Elements) -> None:
-    one, two = shares_of(secret, THRESHOLD, 1), shares_of(secret, THRESHOLD, 2)
-    together = {j: add(one[j], two[j]) for j in one}
+    shares, two = shares_of(secret, THRESHOLD, 1), shares_of(secret, THRESHOLD, 2)
+    together = {j: add(shares[j], two[j]) for j in shares}
     assert np.array_equal(recombine(together, THRESHOLD), add(secret, secret))
 
 
@@ -150,8 +150,8 @@ def test_t_and_two_answers_name_a_wrong_one_and_t_and_one_tell_of_it(
     if wrong:
         with raising(InputError, "shares", problem="contradict"):
             recombine(shares, THRESHOLD)
-    found = find_wrong(shares, THRESHOLD, words_of(5))
-    assert found == (None if named is None else list(named))
+    wrong_shares = find_wrong(shares, THRESHOLD, words_of(5))
+    assert wrong_shares == (None if named is None else list(named))
 
 
 def test_weighed_shares_lie_on_the_polynomial_of_their_first_values(secret: Elements) -> None:

@@ -82,11 +82,14 @@ def test_what_a_study_does_not_state_follows_from_its_roster() -> None:
     """The first fifteen combine; with the default quorum lists overlap, and the threshold is the least."""
     assert MechanismSettings.read({"name": "secure-sum"}, NUMBERS) == SumSettings()
     for p, quorum, threshold in ((3, 3, 3), (4, 4, 3), (10, 10, 6), (16, 16, 9), (17, 16, 9), (20, 19, 9)):
-        found = scheme(p)
-        assert (found.quorum, found.threshold) == (quorum, Threshold(min(p, 15), threshold, 1, lists_overlap=True))
-        assert found.combiners == tuple(ROSTER[: min(p, 15)])
-        assert found.privacy == privacy(quorum=quorum)
-        assert found.noise == calibrate_sums(LAYOUT, found.privacy)
+        declared = scheme(p)
+        assert (declared.quorum, declared.threshold) == (
+            quorum,
+            Threshold(min(p, 15), threshold, 1, lists_overlap=True),
+        )
+        assert declared.combiners == tuple(ROSTER[: min(p, 15)])
+        assert declared.privacy == privacy(quorum=quorum)
+        assert declared.noise == calibrate_sums(LAYOUT, declared.privacy)
     assert scheme(epsilon=None, least_rows=100).noise is None
     assert scheme(10, quorum=9).threshold == Threshold(10, 8, 1)  # lists of nine need not overlap
     assert scheme(10, quorum=9, threshold=9).threshold == Threshold(10, 9, 1)
@@ -108,7 +111,7 @@ def test_a_study_states_who_may_be_absent_and_what_pooled_keys_open() -> None:
 def test_settings_are_written_as_they_are_read() -> None:
     common = {"n_colluders": 1, "combiners": [], "threshold": 0, "quorum": 0, "least_rows": 10, "product_share": 0.5}
     common |= {"most_rows": 100_000, "kept_share": 1.0, "questions": ["model"]}
-    for options, own in (
+    for options, fields_of_case in (
         ({"epsilon": None}, {"epsilon": "none", "delta": 1e-5, "features": "columns", "n_hats": 5}),
         (
             {"epsilon": 2, "features": "fourier", "log_scaled": ("a",)},
@@ -120,7 +123,7 @@ def test_settings_are_written_as_they_are_read() -> None:
         ),
     ):
         settings = SumSettings(**options)  # type: ignore[arg-type]
-        assert settings.as_dict() == {"name": "secure-sum", **common, **own}
+        assert settings.as_dict() == {"name": "secure-sum", **common, **fields_of_case}
         assert MechanismSettings.read(settings.as_dict(), NUMBERS) == settings
     for options in ({"person": "who", "rows_per_person": "means"}, {"rows_per_person": 2}, {"rows_per_person": "mean"}):
         with raising(InputError, "rows_per_person"):

@@ -98,9 +98,9 @@ def test_features_keep_the_inner_products_of_numbers_with_their_centred_hats(x: 
 
 
 def next_parts(rows: np.ndarray, column: int) -> list[np.ndarray]:
-    starts = np.cumsum([0, *(one.width for one in SCHEMA.columns)])
-    one, phi = SCHEMA.columns[column], np.empty((1, FEATURES._width(SCHEMA.columns[column]), len(rows)))
-    FEATURES._write(one, rows.T[None, starts[column] : starts[column + 1]], phi)
+    starts = np.cumsum([0, *(column.width for column in SCHEMA.columns)])
+    declared, phi = SCHEMA.columns[column], np.empty((1, FEATURES._width(SCHEMA.columns[column]), len(rows)))
+    FEATURES._write(declared, rows.T[None, starts[column] : starts[column + 1]], phi)
     return list(phi[0])
 
 
@@ -108,13 +108,13 @@ def next_parts(rows: np.ndarray, column: int) -> list[np.ndarray]:
 def test_features_of_a_column_do_not_depend_on_the_columns_beside_it(n_hats: int) -> None:
     """Columns of one form that stand side by side are written at once."""
     rng = np.random.default_rng(0)
-    alike = [replace(one, name=f"{one.name} {k}") for one in SCHEMA.columns for k in "123"]
-    values = {one.name: rng.uniform(-1, 1, size=(9, one.width)) for one in alike}
+    alike = [replace(column, name=f"{column.name} {k}") for column in SCHEMA.columns for k in "123"]
+    values = {column.name: rng.uniform(-1, 1, size=(9, column.width)) for column in alike}
 
     def phi_of(columns: list[Column]) -> dict[str, list[float]]:
         features = TableFeatures(Schema(tuple(columns)), frozenset({"income 1", "income 3"}), n_hats)
-        phi = features.apply(np.hstack([values[one.name] for one in columns]))
-        names = [f"{one.name} {k}" for one in columns for k in range(features._width(one))]
+        phi = features.apply(np.hstack([values[column.name] for column in columns]))
+        names = [f"{column.name} {k}" for column in columns for k in range(features._width(column))]
         return dict(zip([*names, "constant"], phi.T.round(12).tolist(), strict=True))
 
     assert phi_of(alike) == phi_of([alike[k] for k in rng.permutation(len(alike))])
@@ -197,9 +197,9 @@ def test_the_mean_of_a_person_moves_the_sums_no_more_than_a_row(rows: list[int],
         sums.add(phi[block], labels[block], counts[block])
     whole, expected = np.zeros(layout.size, dtype=np.int64), np.zeros(layout.size)
     for person in np.unique(persons):
-        own, alone, plain = persons == person, SumAccumulator(layout), SumAccumulator(layout)
-        alone.add(phi[own], labels[own], counts[own])
-        plain.add(phi[own], labels[own])
+        is_predicted, alone, plain = persons == person, SumAccumulator(layout), SumAccumulator(layout)
+        alone.add(phi[is_predicted], labels[is_predicted], counts[is_predicted])
+        plain.add(phi[is_predicted], labels[is_predicted])
         S, T = alone.vector[: layout.n_products], alone.vector[layout.n_products :]
         doubled = np.where(np.equal(*np.triu_indices(4)), 1, 2)
         assert int((doubled * S**2).sum()) <= 256**4
@@ -208,7 +208,7 @@ def test_the_mean_of_a_person_moves_the_sums_no_more_than_a_row(rows: list[int],
             <= layout.outcome_resolution**2 * layout.outcome.largest_norm_squared
         )
         whole += alone.vector
-        expected += plain.vector / own.sum()
+        expected += plain.vector / is_predicted.sum()
     assert (sums.vector == whole).all()
     units = np.full(layout.size, layout.resolution**2)
     units[layout.n_products :] = layout.outcome_resolution * math.isqrt(layout.outcome.largest_norm_squared)

@@ -39,15 +39,15 @@ def test_a_model_is_scored_across_participants_and_goes_home(kind: str, learner:
     study = numeric_study(kind=kind, v=0.005)
     work, sites = prepared(study, tmp_path)
     seen: list[tuple[float, float]] = []
-    found = train(study, work, learner=learner, progress=lambda done, total: seen.append((done, total)))
-    assert found.score.value > 0.75
-    assert [name for name, _ in found.participants] == [f"site-{k}" for k in range(4)]
-    assert len(found.alone) == 4
-    assert found.gain is not None
-    shown = replace(found, left_out=found.participants[:1])._repr_html_()
-    assert html.escape(str(found.gain)) in shown
-    assert html.escape(found.gain.sentence()) not in shown  # uploads do not show whether joining pays
-    assert found.score.n == found.rows == found.rows_used == 240
+    training = train(study, work, learner=learner, progress=lambda done, total: seen.append((done, total)))
+    assert training.score.value > 0.75
+    assert [name for name, _ in training.participants] == [f"site-{k}" for k in range(4)]
+    assert len(training.alone) == 4
+    assert training.gain is not None
+    shown = replace(training, left_out=training.participants[:1])._repr_html_()
+    assert html.escape(str(training.gain)) in shown
+    assert html.escape(training.gain.sentence()) not in shown  # uploads do not show whether joining pays
+    assert training.score.n == training.rows == training.rows_used == 240
     assert seen[-1] == (9, 9)
     record = json.loads((work / "training.json").read_text())
     assert record["learner"] == "linear"
@@ -74,17 +74,17 @@ def test_more_than_ten_participants_are_left_out_in_ten_groups(tmp_path: Path) -
     study = numeric_study(p=12)
     work, _ = prepared(study, tmp_path, n=12)
     seen: list[tuple[float, float]] = []
-    found = train(study, work, learner="linear", progress=lambda done, total: seen.append((done, total)))
-    assert len(found.participants) == 12
+    training = train(study, work, learner="linear", progress=lambda done, total: seen.append((done, total)))
+    assert len(training.participants) == 12
     assert seen[-1] == (10 + 12 + 1,) * 2
 
 
 def test_of_too_many_rows_each_gives_its_share(tmp_path: Path) -> None:
     study = numeric_study()
     work, _ = prepared(study, tmp_path)
-    found = train(study, work, learner="linear", most_rows=100)
-    assert (found.rows, found.rows_used) == (240, 100)
-    assert [own.n for _, own in found.participants] == [25, 25, 25, 25]
+    training = train(study, work, learner="linear", most_rows=100)
+    assert (training.rows, training.rows_used) == (240, 100)
+    assert [member.n for _, member in training.participants] == [25, 25, 25, 25]
 
 
 def test_a_study_without_labels_has_nothing_to_train_but_can_be_exported_and_delivered(tmp_path: Path) -> None:
@@ -106,12 +106,12 @@ def test_a_study_without_labels_has_nothing_to_train_but_can_be_exported_and_del
 
 def test_an_engine_is_asked_for_every_long_step(tmp_path: Path) -> None:
     """The engine receives every argument, and what it returns is what the analyst returns."""
-    study, told = numeric_study(), Notes()
-    analyst = Analyst(study, tmp_path, ANALYST, told)
+    study, notes = numeric_study(), Notes()
+    analyst = Analyst(study, tmp_path, ANALYST, notes)
     assert analyst.collect("inbox", progress=print) == "collected"
     assert analyst.gather(["bundle"], mode="late", certify=False, progress=print) == "gathered"  # type: ignore[list-item]
     assert analyst.train("linear", seed=3, progress=print) == "trained"
-    assert told.steps == [
+    assert notes.steps == [
         ("collect", study, "inbox", tmp_path, {"progress": print}),
         ("gather", study, ["bundle"], tmp_path, GatherOptions("late", False, None, ANALYST, progress=print)),
         ("train", study, tmp_path, TrainOptions("linear", 3, progress=print)),
@@ -164,24 +164,24 @@ def test_labels_that_follow_from_nothing_score_as_chance(tmp_path: Path) -> None
         labels = np.random.default_rng([who, 4]).integers(0, 2, len(site.rows))
         send(study, replace(site, labels=labels), who, inbox)
     align_bundles(study, bundles_of(study, inbox), tmp_path / "work", certify=False)
-    found = train(study, tmp_path / "work")
-    assert found.score.value < 0.62
-    assert all(own.value < 0.72 for _, own in found.alone)
+    training = train(study, tmp_path / "work")
+    assert training.score.value < 0.62
+    assert all(score.value < 0.72 for _, score in training.alone)
 
 
 def rows_inside(model: Model, rows: np.ndarray) -> int:
     """How many rows lie in an array of the model, as row or column, up to scale, around 0, the mean or a vector in it."""
     mean, h = rows.mean(axis=0, dtype=np.float64), rows.shape[1]
-    scale, found = np.sqrt(np.mean((rows - mean) ** 2)), np.zeros(len(rows), dtype=bool)
+    scale, is_near = np.sqrt(np.mean((rows - mean) ** 2)), np.zeros(len(rows), dtype=bool)
     arrays = [getattr(model.function, name) for name in model.function.ARRAYS]
-    around = np.stack([np.zeros(h), mean / scale, *(one for one in arrays if one.shape == (h,))])
+    around = np.stack([np.zeros(h), mean / scale, *(array for array in arrays if array.shape == (h,))])
     for unit in (1.0, scale):
         each = rows / unit - around[:, None]
         for array in arrays:
             for held in (array, array.T):
                 if held.ndim == 2 and held.shape[1] == h:
-                    found |= (np.abs(each[:, :, None] - held).max(axis=3) < 1e-3).any(axis=(0, 2))
-    return int(found.sum())
+                    is_near |= (np.abs(each[:, :, None] - held).max(axis=3) < 1e-3).any(axis=(0, 2))
+    return int(is_near.sum())
 
 
 def test_a_delivered_model_holds_nobodys_rows(tmp_path: Path) -> None:
@@ -211,19 +211,19 @@ def test_a_model_above_the_studys_limit_is_delivered_by_override_alone(tmp_path:
     study = replace(numeric_study(), model_limit="membership at most 1 %")
     assert Study.from_dict(study.as_dict()) == study
     work, _ = prepared(study, tmp_path)
-    found = train(study, work, learner="linear")
-    assert found.release is not None
+    training = train(study, work, learner="linear")
+    assert training.release is not None
     with raising(RefusedError, "the delivery"):
         deliver(study, work, results, ANALYST)
     with raising(InputError, "--override"):
         deliver(study, work, results, ANALYST, override="because")
     assert not results.exists()
-    assert str(found.release)[:40] in found._repr_html_()
+    assert str(training.release)[:40] in training._repr_html_()
     Analyst(study, work, ANALYST).deliver(results, override="board: no patients in it")
     release = read_result(results / "site-0", study, study.participants[0]).delivered.release
     assert release is not None
     assert release.override == "board: no patients in it"
-    assert release.risk == pytest.approx(found.release.figures["membership_at_1_percent"].interval.high, abs=1e-6)
+    assert release.risk == pytest.approx(training.release.figures["membership_at_1_percent"].interval.high, abs=1e-6)
 
     write = delivery.write_delivered_model
     for words in ("", " : ", "board: \x1b[2K"):  # an analyst that does not say why, or hides what it says

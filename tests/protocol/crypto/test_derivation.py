@@ -95,7 +95,7 @@ def test_any_other_circumstance_gives_unrelated_noise_and_another_map(perturbati
     other = other_circumstances(perturbation)[changed]
     assert is_unrelated(data_noise(perturbation), data_noise(other))
     assert is_unrelated(anchor_noise(perturbation), anchor_noise(other))
-    ours, theirs = (one.map.apply(np.vstack([np.eye(H), np.zeros(H)])) for one in (perturbation, other))
+    ours, theirs = (holder.map.apply(np.vstack([np.eye(H), np.zeros(H)])) for holder in (perturbation, other))
     assert np.abs(ours - theirs).max() > 0.1
     assert not np.array_equal(perturbation.order(100, DIGEST), other.order(100, DIGEST))
 
@@ -116,7 +116,7 @@ def test_each_circumstance_enters_by_itself(perturbation):
     given_ = ("data noise", 0.3, (N_ROWS, H), DIGEST)
     changed = [("anchor noise", *given_[1:]), ("data noise", 0.30000000000000004, *given_[2:])]
     changed += [("data noise", 0.3, (H, N_ROWS), DIGEST), ("data noise", 0.3, (N_ROWS, H), "e" * 64)]
-    keys = [perturbation._noise(*one).key.reveal() for one in (given_, *changed)]
+    keys = [perturbation._noise(*arguments).key.reveal() for arguments in (given_, *changed)]
     assert perturbation._noise(*given_).key.reveal() == keys[0]
     assert len(set(keys)) == 5
 
@@ -132,7 +132,7 @@ def test_keys_depend_on_everything_they_are_derived_from():
         derive(secret(1), "purpose", {"a": 1}),
         derive(secret(1), "purpose", {"a": 1, "b": "x", "c": None}),
     ]
-    assert len({one.reveal() for one in (base, *others)}) == 7
+    assert len({secret.reveal() for secret in (base, *others)}) == 7
 
 
 def test_normal_numbers_are_normal():
@@ -195,8 +195,8 @@ def test_a_guessed_pair_of_rows_is_told_by_ideal_noises_likelihood_and_no_better
         noise = (uploaded - secret_map.apply(guess)).reshape(4, 2, n // 4, h) / sigma
         first, second = noise[:, 0], noise[:, 1]
         close = off_the_angles(first, second) < 2 * np.pi / 2**24 / 8
-        found = close.sum(axis=-1) > 0.25 * h + 5 * np.sqrt(0.19 * h)
-        return -0.5 * (first**2 + second**2).sum(axis=-1).ravel() + 1e3 * found.ravel()
+        is_predicted = close.sum(axis=-1) > 0.25 * h + 5 * np.sqrt(0.19 * h)
+        return -0.5 * (first**2 + second**2).sum(axis=-1).ravel() + 1e3 * is_predicted.ravel()
 
     right = score(rows) - score(other)
     assert least <= np.mean(right > -right[::-1]) <= most

@@ -40,10 +40,10 @@ def test_a_draft_depends_on_the_header_and_never_on_the_rows(tmp_path: Path) -> 
     for k, age in enumerate((1.0, 99.0)):
         pa.parquet.write_table(pa.table({"age": [age], "sex": ["x" * k], "ill": [True]}), tmp_path / f"{k}.parquet")
     assert len(texts) == 1
-    one, two = (
+    first, two = (
         draft_study(tmp_path / f"{k}.parquet", label="ill", settings=DraftSettings(nonce=nonce)) for k in (0, 1)
     )
-    assert one == two
+    assert first == two
     assert draft_study(tmp_path / "0.csv") != draft_study(tmp_path / "0.csv")  # by the nonce
 
 

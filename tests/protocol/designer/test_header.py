@@ -116,7 +116,7 @@ def test_a_number_that_five_rows_have_far_from_all_others_stands_for_a_missing_v
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "conflict", "plain"),
+    ("first", "other", "conflict", "plain"),
     [
         (AGE, Column("age", "integer", 10, 70), "", {"kind": "integer", "range": [10, 90]}),
         (AGE, Column("age", "number", 10, 70), "", {"kind": "number", "range": [10, 90]}),
@@ -139,10 +139,10 @@ def test_a_number_that_five_rows_have_far_from_all_others_stands_for_a_missing_v
     ],
 )  # fmt: skip
 def test_what_sites_agree_on_is_declared_and_the_rest_is_named(
-    one: Column, other: Column, conflict: str, plain: dict
+    first: Column, other: Column, conflict: str, plain: dict
 ) -> None:
     y = Column("y", "category", categories=("no", "yes"))
-    merged = merge_headers([Header("a", (one, y)), Header("b", (other, y))])
+    merged = merge_headers([Header("a", (first, y)), Header("b", (other, y))])
     assert (conflict in "; ".join(merged[0].conflicts), bool(merged[0].conflicts)) == (True, bool(conflict))
     assert plain.items() <= merged[0].plain.items()
     assert "missing_words" not in merged[0].plain
@@ -158,23 +158,23 @@ def test_what_sites_agree_on_is_declared_and_the_rest_is_named(
 
 def test_columns_that_a_site_lacks_or_does_not_describe_are_told_with_the_nearest_name(tmp_path: Path) -> None:
     y = Column("y", "category", categories=("no", "yes"))
-    one = Header("a", (AGE, SEX, y), ("id",))
+    first = Header("a", (AGE, SEX, y), ("id",))
     two = Header("b", (Column("Age", "integer", 20, 90), y), ("id",), ("sex", "note"))
-    merged = {column.name: column for column in merge_headers([one, two])}
+    merged = {column.name: column for column in merge_headers([first, two])}
     assert merged["age"].conflicts == ("not at b, which has 'Age'",)
     assert merged["sex"].conflicts == ("not described at b",)
     assert merged["note"].plain is None
     assert merged["id"].conflicts == ()
-    for header in (one, two):
+    for header in (first, two):
         (tmp_path / f"{header.site}.header.toml").write_text(header.render())
     words = ["study", "merge", *sorted(tmp_path.glob("*.toml")), "--output", tmp_path / "s.toml", "--label", "y"]
-    found = commands.record_of(*words, code=3)
-    assert {column["name"]: column["sites"]["b"] for column in found["columns"]}["sex"] == "not described"
+    record = commands.record_of(*words, code=3)
+    assert {column["name"]: column["sites"]["b"] for column in record["columns"]}["sex"] == "not described"
     assert Study.read(tmp_path / "s.toml").ids == ("id",)
-    said = commands.run(*words, "--force", code=3).output
-    assert "not described at b" in commands.flat(said)
+    output = commands.run(*words, "--force", code=3).output
+    assert "not described at b" in commands.flat(output)
     with raising(InputError, "headers"):
-        merge_headers([one, one])
+        merge_headers([first, first])
 
 
 def test_columns_that_hold_neither_numbers_nor_words_nor_days_are_not_described(tmp_path: Path) -> None:
@@ -207,8 +207,8 @@ def test_a_type_in_parquet_tells_more_than_a_name(tmp_path: Path) -> None:
     names = ("x", "date_of_birth", "admission_date", "notes", "patient_id")
     columns = {f"{name}_{kind}": pa.array([], stored) for name in names for kind, stored in kinds.items()}
     pa.parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
-    found = recognise_columns(open_table(tmp_path / "t.parquet"), DeclaredColumns())
-    check_record(Path(__file__).parent / "record.json", "recognised", found)
+    recognised = recognise_columns(open_table(tmp_path / "t.parquet"), DeclaredColumns())
+    check_record(Path(__file__).parent / "record.json", "recognised", recognised)
 
 
 FIRST, LAST = ("Anna", "Boris", "Chen", "Dalia", "Émile"), ("Schmidt", "O'Neil", "van Dyk", "Öztürk")
@@ -319,9 +319,9 @@ def test_headers_without_a_common_column_are_merged_at_once(n_columns: int, tmp_
 
 def test_many_missing_words_are_merged_at_once() -> None:
     words = tuple(f"{k}" for k in range(20_000))
-    one, other = Column("x", "number", 0, 1e6, missing_words=words, missing="fill"), Column("x", "number", 0, 1e6)
+    column, other = Column("x", "number", 0, 1e6, missing_words=words, missing="fill"), Column("x", "number", 0, 1e6)
     begin = time.process_time()
-    (merged,) = merge_headers([Header("a", (one,)), Header("b", (other,))])
+    (merged,) = merge_headers([Header("a", (column,)), Header("b", (other,))])
     assert time.process_time() - begin < 4
     assert len(merged.conflicts) == len(words)
 
@@ -336,10 +336,10 @@ def test_the_nearest_name_is_said(name: str, near: str) -> None:
 
 def test_the_command_writes_a_header_that_is_made_from_rows(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("age,ill\n" + "".join(f"{20 + k},{'yes' if k % 2 else 'no'}\n" for k in range(40)))
-    told = commands.record_of(
+    record = commands.record_of(
         "study", "header", "t.csv", "--site", "north", "--row-per-person", "--yes", place=tmp_path
     )
-    assert read_header(tmp_path / told["header"]).described["age"] == "integer, 10 to 70"
+    assert read_header(tmp_path / record["header"]).described["age"] == "integer, 10 to 70"
 
 
 def test_decimal_commas_and_forms_of_dates_are_read_as_numbers_and_days(tmp_path: Path) -> None:

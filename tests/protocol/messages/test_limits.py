@@ -222,14 +222,14 @@ def test_class_labels_are_whole_numbers_below_the_number_of_classes(tmp_path: Pa
 
 
 def test_a_bundle_has_a_row_at_least_and_is_read_in_blocks(tmp_path: Path) -> None:
-    one = verify_bundle(written(tmp_path / "one", STUDY, 1, np.array([1])), STUDY)
-    assert (one.n_rows, one.labels().tolist()) == (1, [1])
+    bundle = verify_bundle(written(tmp_path / "one", STUDY, 1, np.array([1])), STUDY)
+    assert (bundle.n_rows, bundle.labels().tolist()) == (1, [1])
     assert not taken(lambda: verify_bundle(written(tmp_path / "none", STUDY, 0, np.zeros(0)), STUDY))
     path = written(tmp_path / "b", STUDY, 50, np.arange(50) % 2)
     whole = verify_bundle(path, STUDY)
-    found = verify_bundle(path, STUDY, block_bytes=100)
-    assert found.digest == whole.digest
-    parts = list(found.blocks(7, start=3, stop=48))
+    in_blocks = verify_bundle(path, STUDY, block_bytes=100)
+    assert in_blocks.digest == whole.digest
+    parts = list(in_blocks.blocks(7, start=3, stop=48))
     assert [len(rows) for rows, _ in parts] == [7] * 6 + [3]
     assert np.array_equal(np.concatenate([rows for rows, _ in parts]), whole.representation()[3:48])
     assert np.concatenate([labels for _, labels in parts]).tolist() == whole.labels().tolist()[3:48]
@@ -245,12 +245,12 @@ def test_bounds_of_uploads_are_as_on_record() -> None:
     """Their false refusals and their width are tested against the exact laws in test_bundle."""
     noisy = change(STUDY, method="aa-i-gdp-both-noise", data_noise_scale=0.3)
     projected = change(noisy, columns=WIDE.columns[:9], projection="gaussian")
-    found = {
+    by_name = {
         f"{r}, {h}, {v}": [*bound_norm(r, h, v), *bound_singular_values(r, h, v)]
         for r, h, v in [(24, 3, 0.01), (52, 13, 0.1), (31, 30, 0.3), (80, 20, 0.0), (10, 2, 1.0)]
     }
     rows = [bound_row(study, n) for study in (noisy, projected) for n in (1, 1000)]
-    check_record(RECORD, "bounds", [found, rows])
+    check_record(RECORD, "bounds", [by_name, rows])
 
 
 # -------------------------------------------------------------------------------------------------------------- models
@@ -288,7 +288,7 @@ def test_a_risk_is_a_share_and_within_the_studys_limit_up_to_the_limit_itself() 
 def test_a_list_is_wrapped_from_101_signs_on_and_whole_numbers_are_written_as_such() -> None:
     assert [render_value(["a" * n]).count("\n") for n in (96, 97)] == [0, 2]
     assert [render_value(["a" * 46, "b" * n]).count("\n") for n in (50, 51)] == [2, 3]
-    numbers = [render_value(one) for one in (3.0, 1e15 - 1, 1e15, -0.0, 0.5, True)]
+    numbers = [render_value(value) for value in (3.0, 1e15 - 1, 1e15, -0.0, 0.5, True)]
     assert numbers == ["3", "999999999999999", "1000000000000000.0", "-0.0", "0.5", "1"]
 
 

@@ -48,11 +48,11 @@ def test_what_is_written_is_read_back(kind: Kind, name: str, tmp_path: Path) -> 
     signed = read_signed_model(tmp_path / MODEL_FILE, study, specifier_of(study), fields=FIELDS)
     assert (signed.digest, signed.fields["source"]) == (digest, "a")
     kept = write_model(tmp_path / "kept", model)
-    again, found = read_model(tmp_path / "kept", specifier_of(study))
-    assert kept == found
-    for one in (signed.model, again):
+    again, model_read = read_model(tmp_path / "kept", specifier_of(study))
+    assert kept == model_read
+    for each in (signed.model, again):
         for expected, there in zip(
-            model.predict_with_probabilities(rows), one.predict_with_probabilities(rows), strict=True
+            model.predict_with_probabilities(rows), each.predict_with_probabilities(rows), strict=True
         ):
             assert np.array_equal(expected, there) if expected is not None else there is None
 

@@ -215,7 +215,7 @@ PLAIN = 'format = 3\nname = "x"\nnonce = "' + "0" * 32 + '"\n[mechanism]\nname =
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "phrase"),
     [
         (PLAIN + '[[columns]]\nname = "a\\u001b[2J"\nrange = [0, 1]\n', "control characters"),
         (PLAIN + '[[columns]]\nname = "a"\nkind = "category"\ncategories = ["b\\u202ec"]\n', "cannot be printed"),
@@ -244,11 +244,11 @@ PLAIN = 'format = 3\nname = "x"\nnonce = "' + "0" * 32 + '"\n[mechanism]\nname =
     ],
 )
 def test_a_study_that_would_fool_a_terminal_or_fill_a_memory_is_refused_at_once(
-    text: str, said: str, tmp_path: Path
+    text: str, phrase: str, tmp_path: Path
 ) -> None:
     (tmp_path / "study.toml").write_text(text)
     start = time.process_time()
-    assert said in message(lambda: Study.read(tmp_path / "study.toml"), MooringError)
+    assert phrase in message(lambda: Study.read(tmp_path / "study.toml"), MooringError)
     assert time.process_time() - start < 5
 
 

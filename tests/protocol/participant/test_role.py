@@ -74,16 +74,16 @@ def test_a_result_is_fetched_from_an_address_for_as_long_as_it_is_needed(
     people = {name: Participant(study, vault) for name, vault in vaults.items()}
     people["north"].take("deal", output=tmp_path / "trial.anchor")
     (tmp_path / "inbox").mkdir()
-    for name, one in people.items():
+    for name, person in people.items():
         table = written(tmp_path / f"{name}.csv", rng, 30)
         output = tmp_path / "inbox" / f"{name}.bundle"
         with raising(InputError, "anchor"):
-            one.share(table, output=output, labels=True)
+            person.share(table, output=output, labels=True)
         with raising(InputError, "consent for labels"):
-            one.share(table, anchor=tmp_path / "trial.anchor", output=output)
-        one.share(table, anchor=tmp_path / "trial.anchor", output=output, labels=True)
+            person.share(table, anchor=tmp_path / "trial.anchor", output=output)
+        person.share(table, anchor=tmp_path / "trial.anchor", output=output, labels=True)
         frame = pd.read_csv(table).set_index("b", drop=False)  # the ledger knows the rows again
-        assert one.share(frame, anchor=tmp_path / "trial.anchor", output=output, labels=True).reissued
+        assert person.share(frame, anchor=tmp_path / "trial.anchor", output=output, labels=True).reissued
     analyst = Analyst(study, tmp_path / "work", analysts.signing_key)
     analyst.gather(analyst.collect(f"local://{tmp_path}/inbox").bundles, certify=False)
     analyst.deliver(tmp_path / "maps")
@@ -139,30 +139,30 @@ def test_rows_that_are_not_shown_to_keep_to_limits_are_shared_by_an_override_onl
     with raising(RefusedError, "the upload", reason="were not checked"):
         small_study.another(upload_limits=("error at least 0.5",)).share(output=output)
     given = make_sum_study(tmp_path, p=3, epsilon=None, least_rows=50, upload_limits=("epsilon at most 1",))
-    one, table, other = Participant(given.study, given.vaults[0]), given.table(0, 60), given.table(1, 61)
-    records = one.vault.study_folder(given.study.folder_name)
+    participant, table, other = Participant(given.study, given.vaults[0]), given.table(0, 60), given.table(1, 61)
+    records = participant.vault.study_folder(given.study.folder_name)
     given.study.write(tmp_path / "study.toml")
     agreed = ("--study", tmp_path / "study.toml", "--vault", given.vaults[0].folder)
     assert "rows_digest" not in commands.run("check", table, *agreed, "--format", "json", code=REFUSED).stdout
     before = (records / "check.json").read_bytes()
     with raising(InputError, "--override"):
-        one.share(table, output=output, override="because")
+        participant.share(table, output=output, override="because")
     with raising(RefusedError, "the upload", reason="were not checked"):
-        one.share(other, output=output, override=why)  # nobody overrides what was not looked at
+        participant.share(other, output=output, override=why)  # nobody overrides what was not looked at
     assert (records / "check.json").read_bytes() == before
     assert why not in str(summarise(given.study, collect_records(records)).summary.as_dict())
     commands.run("share", table, *agreed, "--output", output, code=REFUSED, what="the upload")
     assert not output.exists()
-    said = commands.run("share", table, *agreed, "--output", output, "--override", why, "--format", "json").stdout
-    assert "rows_digest" not in said
-    shared = one.share(table, output=output)
+    printed = commands.run("share", table, *agreed, "--output", output, "--override", why, "--format", "json").stdout
+    assert "rows_digest" not in printed
+    shared = participant.share(table, output=output)
     assert (shared.reissued, shared.override, shared.exceeded) == (True, why, given.study.upload_limits)
-    one.check(other)
-    told = str(summarise(given.study, collect_records(records)).summary.as_dict())
-    assert why in told
-    assert "epsilon at most 1" in told
-    assert shared.rows_digest not in told
-    assert "were not checked" in one.recall_check()
+    participant.check(other)
+    summary = str(summarise(given.study, collect_records(records)).summary.as_dict())
+    assert why in summary
+    assert "epsilon at most 1" in summary
+    assert shared.rows_digest not in summary
+    assert "were not checked" in participant.recall_check()
 
 
 @pytest.mark.parametrize("tables", [(0, 0), (0, 1, 0), (1, 0)])
@@ -170,16 +170,16 @@ def test_neither_another_seed_nor_another_table_undoes_a_check(
     tables: tuple[int, ...], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = make_sum_study(folder, p=3, epsilon=None, least_rows=50, upload_limits=("epsilon at most 1",))
-    one, output = Participant(given.study, given.vaults[0]), folder / "p0.bundle"
+    participant, output = Participant(given.study, given.vaults[0]), folder / "p0.bundle"
     for seed, i in enumerate(tables):
-        found = one.check(table := given.table(i, 60), seed=seed)
+        check = participant.check(table := given.table(i, 60), seed=seed)
         monkeypatch.setattr(inspection, "list_exceeded", lambda *_: ())
     if tables[0]:  # other rows: their check is not held against these, which need no override
-        assert one.share(table, output=output, override="Dr. Ash: to be safe").override == ""
+        assert participant.share(table, output=output, override="Dr. Ash: to be safe").override == ""
         return
-    assert (found.exceeded, found.decision.answer) == (given.study.upload_limits, "do not share")
+    assert (check.exceeded, check.decision.answer) == (given.study.upload_limits, "do not share")
     with raising(RefusedError, "the upload", reason="was not shown"):
-        one.share(table, output=output)
+        participant.share(table, output=output)
 
 
 @pytest.mark.parametrize("kind", ["rotation", "sums"])
@@ -187,14 +187,14 @@ def test_a_notebook_leads_with_the_decision_and_the_sentences_of_the_page(
     kind: str, small_study: SmallStudy, folder: Path
 ) -> None:
     given: Any = small_study if kind == "rotation" else make_sum_study(folder / "sums", p=3, epsilon=8.0)
-    found = Participant(given.study, given.vaults[1]).check(given.table(1))
-    summary = summarise(given.study, StudyRecords(check=found)).summary
-    page, shown = unescape(render_check(given.study, found)), unescape(found._repr_html_())
+    check = Participant(given.study, given.vaults[1]).check(given.table(1))
+    summary = summarise(given.study, StudyRecords(check=check)).summary
+    page, shown = unescape(render_check(given.study, check)), unescape(check._repr_html_())
     decision = summary.decision
-    assert found.decision == decision
+    assert check.decision == decision
     assert shown.startswith(f"<p><b>{decision.words}</b></p>")
     assert page.count(f"</span> {decision.answer.capitalize()}.</p>") == 1
-    check_page(render_check(given.study, found), decision)
+    check_page(render_check(given.study, check), decision)
     for words in (decision.question, *decision.sentences, summary.leakage[0], summary.joining[0].words):
         assert words in page
         assert words in shown
@@ -212,23 +212,23 @@ DAMAGE: list[Any] = [
 
 def test_a_damaged_record_of_a_check_opens_no_gate_and_breaks_no_step(folder: Path) -> None:
     given = make_sum_study(folder, p=3, epsilon=None, least_rows=50, upload_limits=("membership at most 100 %",))
-    one, table = Participant(given.study, given.vaults[0]), given.table(0, 60)
+    participant, table = Participant(given.study, given.vaults[0]), given.table(0, 60)
     given.study.write(folder / "study.toml")
-    workspace = replace(Workspace.at(folder, StepPages()), opened=one.vault)
-    one.check(table)
+    workspace = replace(Workspace.at(folder, StepPages()), opened=participant.vault)
+    participant.check(table)
     assert advise_sharing(workspace) is not None
-    record = one.vault.study_path(given.study.folder_name) / "checked.json"
+    record = participant.vault.study_path(given.study.folder_name) / "checked.json"
     whole = json.loads(record.read_bytes())
     for damage in DAMAGE:
         record.write_bytes(damage if isinstance(damage, bytes) else json.dumps(whole | damage).encode())
         with raising(RefusedError, "the upload", reason="were not checked"):
-            one.share(table, output=folder / "p0.bundle", override="Dr. Ash: all the same")
-        assert "were not checked" in one.recall_check()
+            participant.share(table, output=folder / "p0.bundle", override="Dr. Ash: all the same")
+        assert "were not checked" in participant.recall_check()
         assert advise_sharing(workspace) is None
-    assert one.check(table).exceeded == ()
+    assert participant.check(table).exceeded == ()
     record.write_bytes(json.dumps(whole).encode())
     assert advise_sharing(workspace) is not None
-    assert share(workspace, data=table).record["checked"] == one.recall_check()
+    assert share(workspace, data=table).record["checked"] == participant.recall_check()
 
 
 def test_a_threshold_decides_between_two_classes_with_probabilities() -> None:
@@ -261,13 +261,15 @@ def test_a_record_of_predictions_has_scores_where_labels_were_known() -> None:
 
 def test_predictions_without_labels_do_not_replace_a_score_that_was_kept(tmp_path: Path) -> None:
     given = make_sum_study(tmp_path, p=3, epsilon=2.0)
-    one = Participant(given.study, given.vaults[0])
+    participant = Participant(given.study, given.vaults[0])
     bare = Predictions(np.array(["a", "b", "b"]), ("a", "b"), None, None, None)
     score, release = Score("balanced accuracy", 0.8, 0.7, 0.9, 3), Release(0.1, "board: why")
-    assert one.keep_predictions(bare, command="first") == replace(bare.record, command="first")
-    scored = one.keep_predictions(replace(bare, score=score), command="second")
+    assert participant.keep_predictions(bare, command="first") == replace(bare.record, command="first")
+    scored = participant.keep_predictions(replace(bare, score=score), command="second")
     assert scored == replace(bare.record, score=score, command="second")
-    assert one.keep_predictions(replace(bare, release=release), command="third") == replace(scored, release=release)
+    assert participant.keep_predictions(replace(bare, release=release), command="third") == replace(
+        scored, release=release
+    )
 
 
 def test_what_was_shared_is_told_with_what_it_spends(tmp_path: Path) -> None:

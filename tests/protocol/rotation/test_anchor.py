@@ -55,10 +55,10 @@ def test_an_anchor_file_that_is_not_there_is_a_storage_error(small_study):
 
 
 def test_an_anchor_is_opened_by_those_whom_it_is_sealed_to_and_by_nobody_else(small_study, good, monkeypatch):
-    own, other = small_study.study.member("hospital-1").sealing_key, SealingKey.generate().public
+    sealing_key, other = small_study.study.member("hospital-1").sealing_key, SealingKey.generate().public
 
     def seal_to_others(data: bytes, public: str, *, info: bytes) -> bytes:
-        return seal_box(data, other if public == own else public, info=info)
+        return seal_box(data, other if public == sealing_key else public, info=info)
 
     monkeypatch.setattr("mooring.protocol.rotation.anchor.seal_box", seal_to_others)
     path = forge(small_study, good)
@@ -73,8 +73,8 @@ def test_everybody_opens_the_same_anchor_and_dealing_again_deals_the_same(small_
     deal_anchor(small_study.vaults[0], small_study.study, again)
     assert again.read_bytes() == small_study.anchor.read_bytes()
     assert has_mode(again, 0o600)
-    found = {open_anchor(vault, small_study.study, again).digest for vault in small_study.vaults}
-    assert len(found) == 1
+    digests = {open_anchor(vault, small_study.study, again).digest for vault in small_study.vaults}
+    assert len(digests) == 1
 
 
 def test_dealing_from_a_restored_backup_deals_the_same_matrix(small_study):
@@ -85,8 +85,8 @@ def test_dealing_from_a_restored_backup_deals_the_same_matrix(small_study):
         path.unlink() if path.is_file() else path.rmdir()
     again = small_study.folder / "again.anchor"
     deal_anchor(backup, small_study.study, again)
-    found = open_anchor(small_study.vaults[1], small_study.study, again)
-    assert (found.digest, found.file_digest != expected.file_digest) == (expected.digest, True)
+    opened = open_anchor(small_study.vaults[1], small_study.study, again)
+    assert (opened.digest, opened.file_digest != expected.file_digest) == (expected.digest, True)
 
 
 def test_a_roster_that_grew_after_dealing_is_dealt_an_anchor_of_its_own(small_study):

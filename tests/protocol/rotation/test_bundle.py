@@ -53,8 +53,8 @@ def test_an_anchor_moves_as_far_as_the_chi_squared_quantile_of_its_mean(h: int, 
     centred = make_anchor(48, h, rng=rng) + v * rng.standard_normal((48, h))
     centred -= centred.mean(axis=0)
     farthest = math.sqrt((1 + v**2 / 48) * chi2.isf(FALSE_REFUSAL, h))
-    found = [explain_anchor(centred + share * farthest * np.eye(h)[0], study) for share in (0.999, 1.001)]
-    assert [bool(reason) for reason in found] == [False, True]
+    problems = [explain_anchor(centred + share * farthest * np.eye(h)[0], study) for share in (0.999, 1.001)]
+    assert [bool(reason) for reason in problems] == [False, True]
 
 
 @pytest.mark.parametrize(("r", "h", "v"), [(400, 100, 0.03), (120, 60, 0.1), (41, 40, 0.05)])
@@ -86,9 +86,9 @@ def test_what_no_participant_makes_is_refused(change: object, reason: str) -> No
         noisy = np.asarray(RigidMap.sample(12, rng=rng).apply(make_anchor(48, 12, rng=rng)))
         noisy += 0.05 * rng.standard_normal(noisy.shape)
         mean = noisy.mean(axis=0)
-        found = explain_anchor(change(noisy - mean, mean), study)  # type: ignore[operator]
-        assert found is not None
-        assert reason in found
+        problem = explain_anchor(change(noisy - mean, mean), study)  # type: ignore[operator]
+        assert problem is not None
+        assert reason in problem
 
 
 def _swap_length(centred: np.ndarray, factor: float) -> np.ndarray:

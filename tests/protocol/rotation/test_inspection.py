@@ -107,11 +107,11 @@ def planted(kind: str) -> tuple[np.ndarray, np.ndarray, Study]:
 )
 def test_each_planted_hazard_is_found_and_no_other(kind: str, words: str) -> None:
     """What counts as a hazard of rows is tested with `mooring.audit.hazards`."""
-    found = hazards(*planted(kind))
-    assert any(words in one for one in found), found
+    hazards_of_rows = hazards(*planted(kind))
+    assert any(words in hazard for hazard in hazards_of_rows), hazards_of_rows
     if kind != "few rows":  # few rows have uneven variances too
-        assert len(found) == 1
-    assert not any("projection" in one or "With noise" in one for one in found)
+        assert len(hazards_of_rows) == 1
+    assert not any("projection" in hazard or "With noise" in hazard for hazard in hazards_of_rows)
 
 
 def test_rows_of_classes_are_counted_and_an_empty_class_is_no_hazard() -> None:
@@ -127,29 +127,29 @@ def test_hazards_say_what_projection_and_noise_do() -> None:
     rows[0] = rows[1]
     rows[:, 4] *= 3
     mixed = hazards(rows, classes(), study(5, 3))
-    assert any("grid" in one and "projection mixes" in one for one in mixed)
+    assert any("grid" in hazard and "projection mixes" in hazard for hazard in mixed)
     loud: dict[str, Any] = {"method": "aa-i-gdp-data-noise", "data_noise_scale": 2.0}
     noisy, square = (hazards(rows, classes(), study(**loud, projection=kind)) for kind in ("none", "gaussian"))
-    for found in (noisy, square):  # a square projection is public and undone with the map
-        assert any("grid" in one and "1.99%" in one for one in found)  # erf(0.1 / (2 √2 · 2))
-        assert not any("projection mixes" in one for one in found)
-    assert any("duplicate" in one and "6.3" in one for one in noisy)  # 2 √10
+    for hazards_of_case in (noisy, square):  # a square projection is public and undone with the map
+        assert any("grid" in hazard and "1.99%" in hazard for hazard in hazards_of_case)  # erf(0.1 / (2 √2 · 2))
+        assert not any("projection mixes" in hazard for hazard in hazards_of_case)
+    assert any("duplicate" in hazard and "6.3" in hazard for hazard in noisy)  # 2 √10
 
 
 @pytest.mark.parametrize("method", ["aa-i-gdp", "aa-i-gdp-both-noise"])
 def test_known_rows_and_noise_are_always_spoken_of(method: str) -> None:
-    found = looked_at(gaussian(), classes(), study(method=method))
-    said = " ".join(found.warnings)
-    assert " 6 " in said
-    assert "lower bound" in found.verdict
-    assert " 160 " in found.verdict
+    inspection = looked_at(gaussian(), classes(), study(method=method))
+    text = " ".join(inspection.warnings)
+    assert " 6 " in text
+    assert "lower bound" in inspection.verdict
+    assert " 160 " in inspection.verdict
     odd = looked_at(gaussian(41), classes(41), study(method=method))
     assert " 16 " in odd.verdict  # the other 21 are attacked
 
 
 def test_many_columns_are_named_in_part() -> None:
     rows = np.random.default_rng(0).integers(-3, 4, (100, 20)) / 3.0
-    words = next(one for one in hazards(rows, classes(100), study(20)) if "grid" in one)
+    words = next(hazard for hazard in hazards(rows, classes(100), study(20)) if "grid" in hazard)
     assert "c7 and 12 more." in words
     assert "c8" not in words
 
@@ -157,8 +157,8 @@ def test_many_columns_are_named_in_part() -> None:
 @pytest.mark.parametrize(("method", "h"), [*((method, 3) for method in NOISE), ("aa-i-gdp-both-noise", 5)])
 def test_the_self_attack_is_at_the_study_s_own_point_with_its_own_projection(method: str, h: int) -> None:
     agreed = study(5, h, method=method)
-    found = inspect(agreed, encoded(gaussian(), classes()), attacks=["procrustes"])
-    (result,) = found.self_attack.points
+    inspection = inspect(agreed, encoded(gaussian(), classes()), attacks=["procrustes"])
+    (result,) = inspection.self_attack.points
     assert result.data_noise_scale == pytest.approx(NOISE[method][0], abs=1e-9)
     assert (result.point.method, result.point.n_components, result.point.n_anchor_rows) == (method, h, 4 * h)
     assert result.point.anchor_noise_scale == NOISE[method][1]
@@ -166,45 +166,47 @@ def test_the_self_attack_is_at_the_study_s_own_point_with_its_own_projection(met
     shown = (np.asarray(result.examples.rows[name]) for name in ("projection only", "original"))
     assert np.allclose(*(F.encode(rows) for rows in shown), atol=0.01)
     rms = float(np.sqrt((F.encode(gaussian()) ** 2).mean()))
-    assert found.rms == pytest.approx(rms)
-    assert found.level == pytest.approx(NOISE[method][0] / rms)
+    assert inspection.rms == pytest.approx(rms)
+    assert inspection.level == pytest.approx(NOISE[method][0] / rms)
 
 
 def test_rows_without_noise_are_rebuilt_exactly_and_the_verdict_says_so() -> None:
-    found = inspect(study(method="aa-i-gdp"), encoded(gaussian(), classes()))
-    worst = found.self_attack.points[0].worst()
+    inspection = inspect(study(method="aa-i-gdp"), encoded(gaussian(), classes()))
+    worst = inspection.self_attack.points[0].worst()
     assert worst is not None
     assert worst[1].value < 1e-6
-    assert how_much(found.self_attack.points[0]) == "much"
-    assert repr(worst[0]) in found.verdict
+    assert how_much(inspection.self_attack.points[0]) == "much"
+    assert repr(worst[0]) in inspection.verdict
 
 
 @pytest.mark.parametrize(("bound", "kept"), [("0.5", False), ("0", True)])
 def test_limits_of_the_study_that_rows_do_not_keep_are_named(bound: str, kept: bool) -> None:
     limit = f"error at least {bound}"
     agreed = replace(study(method="aa-i-gdp"), upload_limits=(limit,))
-    found = inspect(agreed, encoded(gaussian(), classes()), attacks=["known-anchor"])
-    assert found.exceeded == (() if kept else (limit,))
-    assert conclude(agreed, found).decision.answer == "do not share"  # rows rebuilt exactly, however weak the limit
+    inspection = inspect(agreed, encoded(gaussian(), classes()), attacks=["known-anchor"])
+    assert inspection.exceeded == (() if kept else (limit,))
+    assert (
+        conclude(agreed, inspection).decision.answer == "do not share"
+    )  # rows rebuilt exactly, however weak the limit
     nothing = inspect(agreed, encoded(gaussian()[:2], classes()[:2]), attacks=["known-anchor"])
     assert nothing.exceeded == (limit,)  # no attack, no trust
 
 
 def test_strong_noise_on_rows_leaves_little() -> None:
     agreed = study(method="aa-i-gdp-data-noise", data_noise_scale=3.0, label=Label("", "none"))
-    found = [inspect(agreed, encoded(gaussian(120)), attacks=["known-anchor"], seed=seed) for seed in range(6)]
-    assert min(one.self_attack.points[0].worst()[1].value for one in found) > 0.8
+    inspections = [inspect(agreed, encoded(gaussian(120)), attacks=["known-anchor"], seed=seed) for seed in range(6)]
+    assert min(inspected.self_attack.points[0].worst()[1].value for inspected in inspections) > 0.8
 
 
 @pytest.mark.parametrize(("scale", "n"), [(3.0, 24), (0.8, 30)])
 def test_a_check_of_few_rows_states_one_decision_and_no_other_judgement(scale: float, n: int) -> None:
     agreed = study(method="aa-i-gdp-data-noise", data_noise_scale=scale)
-    found = conclude(agreed, inspect(agreed, encoded(gaussian(n), classes(n)), attacks=["known-anchor"]))
-    page = unescape(render_check(agreed, found))
+    conclusion = conclude(agreed, inspect(agreed, encoded(gaussian(n), classes(n)), attacks=["known-anchor"]))
+    page = unescape(render_check(agreed, conclusion))
     assert page.count('class="answer"') == 1
-    assert all(page.count(sentence) == 1 for sentence in found.decision.sentences)
+    assert all(page.count(sentence) == 1 for sentence in conclusion.decision.sentences)
     for amount in ("That is little", "That is something", "That is much"):
-        assert amount not in found.verdict
+        assert amount not in conclusion.verdict
         assert amount not in page
 
 
@@ -242,24 +244,25 @@ def case_of(kind: str) -> tuple[Study, EncodedRows, dict[str, Any]]:
 )
 def test_an_inspection_is_as_on_record(kind: str) -> None:
     agreed, rows, options = case_of(kind)
-    found = inspect(agreed, rows, attacks=["procrustes"], **options)
-    sentences = [re.findall(r"\d[\d.]*", words) for words in (*found.hazards, *found.warnings)]
-    told = {
-        key: getattr(found.self_attack.description, key) for key in ("rows_each", "targets", "attacks", "n_features")
+    inspection = inspect(agreed, rows, attacks=["procrustes"], **options)
+    sentences = [re.findall(r"\d[\d.]*", words) for words in (*inspection.hazards, *inspection.warnings)]
+    by_name = {
+        key: getattr(inspection.self_attack.description, key)
+        for key in ("rows_each", "targets", "attacks", "n_features")
     }
-    seen = [found.n_rows, found.class_counts, found.rms, found.level, sentences, told]
-    seen.append(None if found.local_only is None else found.local_only.as_dict())
-    for at in found.self_attack.points:
+    seen = [inspection.n_rows, inspection.class_counts, inspection.rms, inspection.level, sentences, by_name]
+    seen.append(None if inspection.local_only is None else inspection.local_only.as_dict())
+    for at in inspection.self_attack.points:
         seen.append(None if at.examples is None else len(at.examples.rows["original"]))
-        seen += [{name: one.value for name, one in outcome.figures.items()} for outcome in at.outcomes]
+        seen += [{name: figure.value for name, figure in outcome.figures.items()} for outcome in at.outcomes]
     check_record(RECORD, kind, seen, rel=3e-3, abs=1e-4)
 
 
 def test_every_attack_is_tried_and_the_record_becomes_json_and_back() -> None:
-    found = inspect(study(method="aa-i-gdp-both-noise"), encoded(gaussian(), classes()))
-    tried = {outcome.attack.partition(" + ")[0] for outcome in found.self_attack.points[0].outcomes}
+    inspection = inspect(study(method="aa-i-gdp-both-noise"), encoded(gaussian(), classes()))
+    tried = {outcome.attack.partition(" + ")[0] for outcome in inspection.self_attack.points[0].outcomes}
     assert tried == set(ON_ROWS)
-    assert Inspection.from_json(found.to_json()) == found
+    assert Inspection.from_json(inspection.to_json()) == inspection
 
 
 def test_the_halves_share_no_row_and_keep_the_classes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,22 +309,22 @@ def test_few_rows_or_little_in_them_never_end_in_a_traceback(n: int, kind: str, 
             rows[:] = 0.37
         case "zero":
             rows[:] = 0.0
-    found = inspect(study(m, h, method=method, label=label), encoded(rows, labels))
-    draw_audit(Inspection.from_json(found.to_json()).self_attack)
+    inspection = inspect(study(m, h, method=method, label=label), encoded(rows, labels))
+    draw_audit(Inspection.from_json(inspection.to_json()).self_attack)
     if n < 4 or kind in ("alike", "zero"):
-        assert found.self_attack.points == ()
-        assert not found.self_attack.trustworthy
+        assert inspection.self_attack.points == ()
+        assert not inspection.self_attack.trustworthy
     if n < 10 or kind in ("one class", "no labels"):
-        assert found.local_only is None
+        assert inspection.local_only is None
 
 
 def test_local_only_is_cross_validated() -> None:
     labels = classes()
-    told = inspect(study(), encoded(gaussian() + 0.8 * labels[:, None] - 0.4, labels), attacks=["procrustes"])
+    inspection = inspect(study(), encoded(gaussian() + 0.8 * labels[:, None] - 0.4, labels), attacks=["procrustes"])
     noise = inspect(study(), encoded(gaussian(), labels), attacks=["procrustes"])
-    assert told.local_only is not None
+    assert inspection.local_only is not None
     assert noise.local_only is not None
-    assert told.local_only.value > 0.95
+    assert inspection.local_only.value > 0.95
     assert 0.4 < noise.local_only.value < 0.6  # a model scored on rows that it has seen would do better
     assert noise.local_only.n == 400
     numbers = gaussian() @ np.ones(5)
@@ -334,8 +337,8 @@ def test_local_only_is_cross_validated() -> None:
 def test_images_are_shown_from_black_to_white() -> None:
     rng = np.random.default_rng(0)
     pixels = rng.choice([-1.0, -0.5, 0.5, 1.0], (60, 9))
-    found = inspect(study(9, image_shape=(3, 3)), encoded(pixels, classes(60)), attacks=["procrustes"])
-    examples = found.self_attack.points[0].examples
+    inspection = inspect(study(9, image_shape=(3, 3)), encoded(pixels, classes(60)), attacks=["procrustes"])
+    examples = inspection.self_attack.points[0].examples
     assert examples is not None
     assert examples.image_shape == (3, 3)
     assert set(np.unique(examples.rows["original"])) <= {0.0, 0.25, 0.75, 1.0}
@@ -364,10 +367,10 @@ def test_nothing_found_quotes_a_value() -> None:
     rows = gaussian()
     rows[:, 0] = 0.4321987
     rows[5] = rows[6]
-    found = inspect(study(), encoded(rows, classes()), attacks=["procrustes"])
-    said = " ".join((*found.hazards, *found.warnings, found.verdict))
-    assert "4321" not in said
-    assert "4.32" not in said
+    inspection = inspect(study(), encoded(rows, classes()), attacks=["procrustes"])
+    text = " ".join((*inspection.hazards, *inspection.warnings, inspection.verdict))
+    assert "4321" not in text
+    assert "4.32" not in text
 
 
 def test_a_table_of_usual_size_takes_seconds() -> None:
@@ -386,15 +389,15 @@ def with_a_rare_column(n: int = 800) -> tuple[np.ndarray, Study]:
 
 def test_the_verdict_follows_the_most_exposed_value_and_names_it() -> None:
     rows, agreed = with_a_rare_column()
-    found = inspect(agreed, encoded(rows, classes(800)), attacks=["procrustes", "known-anchor"])
-    worst = found.self_attack.points[0].worst()
+    inspection = inspect(agreed, encoded(rows, classes(800)), attacks=["procrustes", "known-anchor"])
+    worst = inspection.self_attack.points[0].worst()
     assert worst is not None
     assert worst[1].value > 0.65  # over all rows, there is little to see
-    assert found.self_attack.points[0].worst("exposed_value")[1].value == 1
-    assert how_much(found.self_attack.points[0]) == "much"
-    rare = next(one for one in found.hazards if "rare values" in one)
+    assert inspection.self_attack.points[0].worst("exposed_value")[1].value == 1
+    assert how_much(inspection.self_attack.points[0]) == "much"
+    rare = next(hazard for hazard in inspection.hazards if "rare values" in hazard)
     assert ": hiv (4 rows)." in rare
-    grid = next(one for one in found.hazards if "grid" in one)
+    grid = next(hazard for hazard in inspection.hazards if "grid" in hazard)
     assert "99.91%" in grid  # erf(2 / (2 √2 · 0.3))
 
 
@@ -404,9 +407,11 @@ def test_carriers_of_a_rare_category_are_found_through_a_projection_too(h: int) 
     rare = (rows[:, 9:] + 1) / 2
     columns = (*agreed.columns[:9], Column("hiv", "category", categories=("no", "yes")))
     agreed = study(11, h, method="aa-i-gdp-data-noise", data_noise_scale=0.3, columns=columns)
-    found = inspect(agreed, encoded(np.hstack([rows[:, :9], 1 - rare, rare]), classes(800)), attacks=["known-anchor"])
-    assert found.self_attack.points[0].worst("exposed_value")[1].value >= 0.75
-    assert how_much(found.self_attack.points[0]) == "much"
+    inspection = inspect(
+        agreed, encoded(np.hstack([rows[:, :9], 1 - rare, rare]), classes(800)), attacks=["known-anchor"]
+    )
+    assert inspection.self_attack.points[0].worst("exposed_value")[1].value >= 0.75
+    assert how_much(inspection.self_attack.points[0]) == "much"
 
 
 def test_rows_of_rare_values_are_attacked_up_to_a_quarter_and_the_colluder_holds_none(
@@ -447,8 +452,8 @@ def test_what_is_too_slow_or_too_small_for_a_self_attack(monkeypatch: pytest.Mon
         result = inspect(study(401, label=Label()), encoded(gaussian(20, 401))).self_attack
     assert (asked[0].attacks, result.warnings) == (names, notes)
     for n, run in ((3, False), (4, True)):
-        found = looked_at(gaussian(n), None, study(label=Label()))
-        assert bool(found.self_attack.points) == run
+        inspected = looked_at(gaussian(n), None, study(label=Label()))
+        assert bool(inspected.self_attack.points) == run
     labels = classes(10)
     assert looked_at(gaussian(10), labels, study()).local_only is not None
     assert looked_at(gaussian(9), labels[:9], study()).local_only is None

@@ -130,13 +130,13 @@ def run(method: str, change: Change | None, bad: int) -> tuple[Training | None, 
             for k, _ in enumerate(space.names):
                 np.testing.assert_array_equal(space.align_rows(k, np.eye(H)), without.align_rows(k, np.eye(H)))
             return None, space, scores
-        found = train(study, work, learner="linear")
+        training = train(study, work, learner="linear")
         model, _ = read_model(work / "training.safetensors", specifier_of(study))
     scores = {}
     for who in set(range(P)) - {bad}:
-        own = space.align_rows(space.names.index(f"site-{who}"), np.asarray(sites[who].secret.apply(rows)))
-        scores[who] = score_value(labels, model.predict(own), kind="classes")
-    return found, space, scores
+        aligned_rows = space.align_rows(space.names.index(f"site-{who}"), np.asarray(sites[who].secret.apply(rows)))
+        scores[who] = score_value(labels, model.predict(aligned_rows), kind="classes")
+    return training, space, scores
 
 
 @cache
@@ -153,11 +153,11 @@ def cases() -> Iterator[tuple[str, int, str]]:
 
 @pytest.mark.parametrize(("method", "bad", "name"), list(cases()))
 def test_a_bad_upload_costs_nobody_a_point(method: str, bad: int, name: str) -> None:
-    found, _, scores = run(method, FAMILY[name], bad)
+    result, _, scores = run(method, FAMILY[name], bad)
     before = run_without(method, bad)[2]
     assert min(before.values()) > 0.85
     assert max(before[who] - scores[who] for who in scores) < 0.01
-    assert found is None or {left for left, _ in found.left_out} <= {f"site-{bad}"}
+    assert result is None or {left for left, _ in result.left_out} <= {f"site-{bad}"}
 
 
 def shift_labels(rows: np.ndarray, labels: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -214,6 +214,6 @@ def test_who_has_its_rows_turned_over_is_found_but_not_of_two_nor_by_labels_that
 
 def test_nobody_knows_before_its_upload_which_of_its_rows_are_screened() -> None:
     """By the alignment of everybody's anchors: otherwise wrong labels everywhere else would go unnoticed."""
-    one, other = (screening_rows([5000, 250, 250], 0, salt=salt) for salt in ("a" * 64, "b" * 64))
-    assert np.intersect1d(one[0], other[0]).size < 100  # of 500, where 50 are expected
+    first, other = (screening_rows([5000, 250, 250], 0, salt=salt) for salt in ("a" * 64, "b" * 64))
+    assert np.intersect1d(first[0], other[0]).size < 100  # of 500, where 50 are expected
     assert min(rows.size for rows in screening_rows([50] * 2000, 0, salt="0")) == 10

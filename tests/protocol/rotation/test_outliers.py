@@ -43,7 +43,7 @@ def test_another_anchor_is_flagged(p: int, h: int, r: int, share: float, tmp_pat
         if seed == 0:
             without = align_bundles(study, bundles_of(study, inbox)[1:], tmp_path / "clean", certify=False)
             assert without.record.is_whole
-            spreads = [spread_of(one, sites, range(1, p)) for one in (aligned, without)]
+            spreads = [spread_of(rows, sites, range(1, p)) for rows in (aligned, without)]
             assert spreads[0] == pytest.approx(spreads[1])
 
 
@@ -127,11 +127,11 @@ def test_fits_and_what_is_too_low_are_as_on_record() -> None:
     rng = np.random.default_rng(0)
     anchor = make_anchor(24, 6, rng=rng)
     noisy = [anchor + 0.15 * rng.standard_normal(anchor.shape) for _ in range(4)]
-    fits = measure_fits([one - one.mean(axis=0) for one in noisy])
+    fits = measure_fits([hazard - hazard.mean(axis=0) for hazard in noisy])
     spreads = [measure_honest_spread(anchor, v) for v in (0.05, 0.3)]
     low = [fits.find_low(np.linspace(0, 1, 401).tolist(), spread) for spread in (0.0, 1e-3, 0.02, 0.05, 0.1)]
-    found = [fits.values, fits.garbage, fits.spread, spreads, [None if one is None else sum(one) for one in low]]
-    check_record(RECORD, "fits", found)
+    figures = [fits.values, fits.garbage, fits.spread, spreads, [None if sums is None else sum(sums) for sums in low]]
+    check_record(RECORD, "fits", figures)
 
 
 @pytest.mark.parametrize(
@@ -151,13 +151,13 @@ def test_what_is_too_low_by_hand(spread: float, honest_spread: float, low: list[
 
 
 @pytest.mark.parametrize(
-    ("p", "doubted", "found"),
+    ("p", "doubted", "disagreeing"),
     [(4, [2], [2]), (4, [1, 3], []), (4, [0, 1, 2], [3]), (4, [], []), (3, [1], [1]), (2, [1], [])],
 )
-def test_where_half_or_more_are_in_doubt_nobody_is_found(p: int, doubted: list[int], found: list[int]) -> None:
+def test_where_half_or_more_are_in_doubt_nobody_is_found(p: int, doubted: list[int], disagreeing: list[int]) -> None:
     rows, owners = np.random.default_rng(0).standard_normal((40 * p, 2)), np.repeat(np.arange(p), 40)
     labels = np.where(np.isin(owners, doubted), rows[:, 0] < 0, rows[:, 0] > 0).astype(np.int64)
-    assert find_disagreeing(rows, labels, owners, kind="classes", seed=0).tolist() == found
+    assert find_disagreeing(rows, labels, owners, kind="classes", seed=0).tolist() == disagreeing
 
 
 def test_how_well_labels_go_with_rows_is_as_on_record() -> None:
@@ -175,9 +175,9 @@ def test_labels_are_doubted_from_a_share_of_wrong_ones_on(kind: str, n_last: int
     rng = np.random.default_rng(2)
     rows, owners = rng.standard_normal((150, 3)), np.repeat(np.arange(5), 30)
     signal = rows[:, 0] + 0.3 * rng.standard_normal(150)
-    found = []
+    collected = []
     for n_wrong in (n_last, n_last + 1):
         labels = signal if kind == "number" else (signal > 0).astype(np.int64)
         labels = np.r_[-labels[:n_wrong] if kind == "number" else 1 - labels[:n_wrong], labels[n_wrong:]]
-        found.append(find_disagreeing(rows, labels, owners, kind=kind, seed=0))
-    assert [one.tolist() for one in found] == [[], [0]]
+        collected.append(find_disagreeing(rows, labels, owners, kind=kind, seed=0))
+    assert [outlier.tolist() for outlier in collected] == [[], [0]]

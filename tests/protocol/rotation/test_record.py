@@ -43,8 +43,8 @@ def test_an_alignment_and_a_training_are_as_on_record(kind: str, method: str, v:
         send(study, with_garbage(study, site) if who == 3 else site, who, inbox if who < 5 else tmp_path / "late")
     aligned = align_bundles(study, bundles_of(study, inbox), work, command="mooring align")
     late = align_bundles(study, bundles_of(study, tmp_path / "late"), work, mode="late", command="mooring align --late")
-    told: list[tuple[float, float]] = []
-    found = train(study, work, learner="linear", most_rows=90, seed=2, progress=lambda *step: told.append(step))
+    collected: list[tuple[float, float]] = []
+    training = train(study, work, learner="linear", most_rows=90, seed=2, progress=lambda *step: collected.append(step))
     deliver(study, work, tmp_path / "results", ANALYST)
     for path in (work / "alignment.safetensors", *(work / "collaboration").iterdir()):
         assert has_mode(path, 0o600)
@@ -53,9 +53,9 @@ def test_an_alignment_and_a_training_are_as_on_record(kind: str, method: str, v:
         [*aligned.record.list_left_out()],
         [*late.record.list_left_out()],
         late.record.newcomers,
-        found.rows,
-        found.rows_used,
-        told,
+        training.rows,
+        training.rows_used,
+        collected,
     ]
     template = np.linalg.svd(late.template, compute_uv=False)
     check_record(RECORD, f"{kind}, {method}", [seen, template, figures_in(kept)], rel=2e-3, abs=1e-4)

@@ -87,7 +87,7 @@ def test_on_the_same_rows_the_choice_is_the_same_also_where_it_is_close(tmp_path
     rng, rows = np.random.default_rng(9), rows_of(200)
     study = uploaded(tmp_path, rows, rng.integers(0, 2, 200))
     blocks = list(read_blocks(tmp_path, study, read_space(tmp_path, study)))
-    aligned, labels = [block.astype(np.float64) for _, block, _ in blocks], [own for _, _, own in blocks]
+    aligned, labels = [block.astype(np.float64) for _, block, _ in blocks], [block for _, _, block in blocks]
     partition = Partition.from_parts(aligned, labels, rng=rng, test_share=0.0)
     # Nothing is held out, so that rows are the analyst's; scores are of the training rows then.
     partition = Partition(**{**vars(partition), "test": partition.train, "test_labels": partition.train_labels})
@@ -177,8 +177,8 @@ def test_a_model_whose_arrays_say_something_else_than_the_learner_is_refused() -
 
 def test_a_learner_of_ones_own_is_trained_and_named(tmp_path: Path) -> None:
     study = numeric_study()
-    own = replace(LEARNERS["forest"], name="shallow", make=lambda kind, *, shape, seed: RandomForestClassifier(5))
+    learner = replace(LEARNERS["forest"], name="shallow", make=lambda kind, *, shape, seed: RandomForestClassifier(5))
     with raising(StorageError, "the alignment"):  # the learner itself is taken
-        train(study, tmp_path, learner=own)
+        train(study, tmp_path, learner=learner)
     with raising(InputError, "learner", got="shallow"):
-        train(study, tmp_path, learner=replace(own, delivers=False))
+        train(study, tmp_path, learner=replace(learner, delivers=False))

@@ -57,7 +57,7 @@ def played(request: pytest.FixtureRequest, small_study: Any) -> Any:
     blocks = upload.Blocks(4 * h * 7, 2 * h)  # 20 rows in three stretches, each with its part of the noise
     sent = [send(given, i, blocks=blocks) for i in range(N_PARTICIPANTS)]
     simulation = simulate(
-        [one.records for one in sent],
+        [message.records for message in sent],
         method=study.mechanism.method,
         anchor_noise_scale=study.mechanism.anchor_noise_scale,
         data_noise_scale=study.mechanism.data_noise_scale,
@@ -66,7 +66,7 @@ def played(request: pytest.FixtureRequest, small_study: Any) -> Any:
             projection=study_projection(study),
             anchor=open_anchor(given.vaults[0], study, given.anchor).matrix,
             precision="float32",
-            secrets=[(one.secret, one.noise) for one in sent],
+            secrets=[(message.secret, message.noise) for message in sent],
         ),
     )
     return study, sent, simulation
@@ -89,23 +89,32 @@ def send(given: Any, i: int, **options: Any) -> Sent:
 def test_a_bundle_is_what_a_simulation_shows_to_attackers(played: tuple[Any, list[Sent], RowSimulation]) -> None:
     _, sent, simulation = played
     view = simulation.view(colluders=(0,), target=1)
-    for one, shown in zip(sent, view.uploads, strict=True):
+    for message, shown in zip(sent, view.uploads, strict=True):
         assert shown.representation.dtype == shown.anchor_representation.dtype == np.float32
-        np.testing.assert_array_equal(one.bundle.representation(), shown.representation)
-        np.testing.assert_array_equal(one.bundle.anchor_representation, shown.anchor_representation)
+        np.testing.assert_array_equal(message.bundle.representation(), shown.representation)
+        np.testing.assert_array_equal(message.bundle.anchor_representation, shown.anchor_representation)
 
 
 def test_a_bundle_is_the_definition_of_the_mechanism(played: tuple[Any, list[Sent], RowSimulation]) -> None:
     """def:pa_i_gdp in plain NumPy: Y = X F O + 1 Ψᵀ + σ W and B = A O + 1 Ψᵀ + v W', to float32's rounding."""
     study, sent, simulation = played
-    for one in sent:
-        X, O, psi = one.records @ study_projection(study).matrix, one.secret.orthogonal, one.secret.translation
-        for values, scale, stream, found in (
-            (X, study.mechanism.data_noise_scale, one.noise.data, one.bundle.representation()),
-            (simulation.anchor, study.mechanism.anchor_noise_scale, one.noise.anchor, one.bundle.anchor_representation),
+    for message in sent:
+        X, O, psi = (
+            message.records @ study_projection(study).matrix,
+            message.secret.orthogonal,
+            message.secret.translation,
+        )
+        for values, scale, stream, sent_values in (
+            (X, study.mechanism.data_noise_scale, message.noise.data, message.bundle.representation()),
+            (
+                simulation.anchor,
+                study.mechanism.anchor_noise_scale,
+                message.noise.anchor,
+                message.bundle.anchor_representation,
+            ),
         ):
             W = stream.normals(0, values.size).reshape(values.shape)
-            np.testing.assert_allclose(found, values @ O + psi + scale * W, rtol=0, atol=2e-6)
+            np.testing.assert_allclose(sent_values, values @ O + psi + scale * W, rtol=0, atol=2e-6)
 
 
 def test_every_row_of_a_bundle_has_the_label_that_the_file_gives_it(small_study: SmallStudy) -> None:
@@ -157,10 +166,10 @@ def test_other_rows_in_anothers_vault_are_refused_with_whose_vault_it_is(small_s
 
 
 def test_progress_never_goes_back_and_ends_at_the_total(small_study: SmallStudy) -> None:
-    told: list[tuple[float, float]] = []
+    collected: list[tuple[float, float]] = []
     output = small_study.folder / "out.bundle"
-    small_study.share(output=output, progress=lambda done, total, what="": told.append((done, total)))
-    shares = [done / total for done, total in told]
+    small_study.share(output=output, progress=lambda done, total, what="": collected.append((done, total)))
+    shares = [done / total for done, total in collected]
     assert shares == sorted(shares)
     assert (shares[0] >= 0, shares[-1]) == (True, 1.0)
     assert len(shares) > 2

@@ -59,21 +59,21 @@ def test_no_row_goes_out_twice_with_different_noise(small_study):
         def share(self, which, first, count, order):
             rows = list(range(first, first + count))
             order.shuffle(rows)
-            chosen, one = frozenset(rows), studies[which]
-            data, output = one.write_table("stateful.csv", rows), one.folder / "stateful.bundle"
+            chosen, study = frozenset(rows), studies[which]
+            data, output = study.write_table("stateful.csv", rows), study.folder / "stateful.bundle"
             output.unlink(missing_ok=True)
             ignore = ("c3",) if which == FULL else ()
             try:
-                shared = one.share(self.vault, data, output=output, ignore=ignore)
+                shared = study.share(self.vault, data, output=output, ignore=ignore)
             except RefusedError:
                 assert not output.exists()
                 assert self.must_refuse(which, chosen)
                 return
             assert not self.must_refuse(which, chosen)
             assert shared.reissued == (self.known.get(which) == chosen)
-            found = output.read_bytes()
-            assert self.issued.setdefault((which, chosen), found) == found
-            anchor = verify_bundle(output, one.study).anchor_representation.tobytes()
+            content = output.read_bytes()
+            assert self.issued.setdefault((which, chosen), content) == content
+            anchor = verify_bundle(output, study.study).anchor_representation.tobytes()
             assert self.anchors.setdefault(which, anchor) == anchor
             self.known[which] = chosen
 
@@ -106,8 +106,8 @@ def test_no_row_goes_out_twice_with_different_noise(small_study):
 
         @invariant()
         def the_ledger_says_what_left(self):
-            found = {(entry.study, entry.n_rows) for entry in Ledger(self.vault.folder).entries() if entry.bundle}
-            assert found == {(studies[which].study.digest, len(rows)) for which, rows in self.known.items()}
+            entries = {(entry.study, entry.n_rows) for entry in Ledger(self.vault.folder).entries() if entry.bundle}
+            assert entries == {(studies[which].study.digest, len(rows)) for which, rows in self.known.items()}
 
     run_state_machine_as_test(
         Sharing,
@@ -167,12 +167,12 @@ def test_rows_added_later_are_refused(small_study):
 
 def test_the_anchor_representation_is_the_same_whatever_the_rows(small_study):
     """A participant that starts again from an old backup with more rows shows the analyst no second view of its map."""
-    found = set()
+    items = set()
     for rows in (range(20, 40), range(20, 50), range(0, 3)):
         vault, output = small_study.copy_of_vault("again"), small_study.folder / "out.bundle"
         small_study.share(vault, small_study.write_table("rows.csv", list(rows)), output=output)
-        found.add(verify_bundle(output, small_study.study).anchor_representation.tobytes())
-    assert len(found) == 1
+        items.add(verify_bundle(output, small_study.study).anchor_representation.tobytes())
+    assert len(items) == 1
 
 
 def test_an_intent_that_was_never_finished_gives_way(small_study, monkeypatch):
@@ -259,8 +259,8 @@ def test_the_ledger_is_written_ahead_and_in_full(small_study):
     connection = sqlite3.connect(small_study.vaults[1].folder / "ledger.sqlite")
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     connection.close()
-    with Ledger(small_study.vaults[1].folder)._connect() as own:
-        assert own.execute("PRAGMA synchronous").fetchone() == (2,)
+    with Ledger(small_study.vaults[1].folder)._connect() as database:
+        assert database.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
 def test_the_ledger_holds_neither_rows_nor_their_digest_without_the_key(small_study):
@@ -292,24 +292,24 @@ def test_fingerprints_tell_rows_apart_and_know_them_again():
     For 64-bit prints the chance of any collision is below 1e-9; a print that lost half of its bits would have some with
     certainty (n²/2³³ > 1).
     """
-    one, other = (
+    numbers, other = (
         np.arange(1, 101),
         [1, 2, 3.5, -1, -2, 4, 8, 16, 0.5, 0.25],
     )  # zeros have no part in a print, whatever the key
-    grid = np.array(np.meshgrid(one, one, other)).reshape(3, -1).T
+    grid = np.array(np.meshgrid(numbers, numbers, other)).reshape(3, -1).T
     prints = Fingerprinter(Secret(bytes(32)), ["a", "b", "c"])
-    found = prints.add(np.asfortranarray(grid, dtype=np.float64))
-    assert np.unique(found).size == grid.shape[0] == 100_000
+    digests = prints.add(np.asfortranarray(grid, dtype=np.float64))
+    assert np.unique(digests).size == grid.shape[0] == 100_000
     blocks = Fingerprinter(Secret(bytes(32)), ["a", "b", "c"])
     again = np.concatenate([blocks.add(grid[:7].astype(float)), blocks.add(grid[7:].astype(float))])
-    assert np.array_equal(found, again)
+    assert np.array_equal(digests, again)
     assert blocks.column_tags() == prints.column_tags()
     moved = Fingerprinter(Secret(bytes(32)), ["c", "a", "b"]).add(np.ascontiguousarray(grid[:, [2, 0, 1]], dtype=float))
-    assert np.array_equal(found, moved)  # a column is known by its name, not by where it stands
+    assert np.array_equal(digests, moved)  # a column is known by its name, not by where it stands
     renamed = Fingerprinter(Secret(bytes(32)), ["a", "b", "d"]).add(grid.astype(float))
     keyed = Fingerprinter(Secret(bytes([1] * 32)), ["a", "b", "c"]).add(grid.astype(float))
-    assert not np.intersect1d(found, renamed).size
-    assert not np.intersect1d(found, keyed).size
+    assert not np.intersect1d(digests, renamed).size
+    assert not np.intersect1d(digests, keyed).size
     assert np.array_equal(prints.add(np.zeros((1, 3))), prints.add(-np.zeros((1, 3))))
 
 
@@ -322,8 +322,8 @@ def test_rows_are_known_again_wherever_they_stand_and_equal_ones_once():
 def test_fingerprints_and_tags_of_columns_are_those_that_kept_ledgers_hold():
     """Another value would let rows that were shared before pass for new ones."""
     prints = Fingerprinter(Secret(bytes(32)), ["a", "b"])
-    found = prints.add(np.array([[1.0, -0.0], [0.1, -2.5], [1e300, 3.0]])).tolist()
-    assert found == [17478324747679696686, 887591132113380911, 12932664950489695819]
+    digests = prints.add(np.array([[1.0, -0.0], [0.1, -2.5], [1e300, 3.0]])).tolist()
+    assert digests == [17478324747679696686, 887591132113380911, 12932664950489695819]
     assert prints.column_tags() == ("4495eb9d6a311b07c68928b29b1e1394", "2fba00332d36ea7ad7a6ea6fcac24654")
 
 
@@ -341,20 +341,20 @@ def test_noise_of_another_version_of_the_study_is_other_noise(small_study, monke
     The noise itself is compared, over 80 numbers of rows and 40 of the anchor: unrelated ones stay below 0.85 (five
     standard errors of 40), the same ones at another scale reach 1.
     """
-    found = []
+    collected = []
     for scale in (0.3, 0.6):
-        one, arrays = small_study.another(data_noise_scale=scale, anchor_noise_scale=scale / 4), []
+        study, arrays = small_study.another(data_noise_scale=scale, anchor_noise_scale=scale / 4), []
         for silent in (False, True):
             with monkeypatch.context() as patched:
                 if silent:
                     patched.setattr(Stream, "normals", _without_noise(Stream.normals))
                 output = small_study.folder / "out.bundle"
-                one.share(small_study.copy_of_vault("again"), output=output)
+                study.share(small_study.copy_of_vault("again"), output=output)
             (kept,) = (small_study.folder / "again").rglob("upload.bundle")
             raw = np.frombuffer(kept.read_bytes()[-4 * 20 * 5 - 4 * 10 * 4 :], dtype="<f4")
             arrays.append((raw[:40].astype(float), raw[40:120].astype(float)))
-        found.append([noisy - clean for noisy, clean in zip(*arrays, strict=True)])
-    for ours, theirs in zip(*found, strict=True):
+        collected.append([noisy - clean for noisy, clean in zip(*arrays, strict=True)])
+    for ours, theirs in zip(*collected, strict=True):
         assert np.abs(ours).max() > 0.01
         assert abs(np.corrcoef(ours, theirs)[0, 1]) < 0.85
 

@@ -48,9 +48,9 @@ def test_everything_in_a_vault_is_its_owners_only(small_study):
         small_study.share(output=small_study.folder / "out.bundle")
     finally:
         os.umask(before)
-    for one in (vault, *small_study.vaults):
-        assert has_mode(one.folder, 0o700)
-        for path in one.folder.rglob("*"):
+    for each in (vault, *small_study.vaults):
+        assert has_mode(each.folder, 0o700)
+        for path in each.folder.rglob("*"):
             assert has_mode(path, 0o700 if path.is_dir() else 0o600), path.name
 
 

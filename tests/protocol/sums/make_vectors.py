@@ -179,8 +179,8 @@ def _rule(parties: Parties) -> dict[str, Any]:
     scheme = make_scheme(settings, layout, features, participants, helpers)
     overlap = parties.do_lists_overlap(scheme.quorum)
     least = least_threshold(parties.n_combiners, parties.most_colluding, overlap)
-    found = {"a": parties.most_colluding, "overlap": overlap, "quorum": scheme.quorum, "least_t": least}
-    return {**vars(parties), **found, "t": scheme.threshold.threshold}
+    thresholds = {"a": parties.most_colluding, "overlap": overlap, "quorum": scheme.quorum, "least_t": least}
+    return {**vars(parties), **thresholds, "t": scheme.threshold.threshold}
 
 
 def _make_files() -> dict[str, Any]:

@@ -95,8 +95,8 @@ class SumStudy:
 
     def close(self, **rest: Any) -> Closing:
         """Close the list of what is in the inbox."""
-        found = collect(self.study, self.inbox, self.work)
-        return close_list(self.study, cast(Any, found.bundles), self.work, self.analyst.signing_key, **rest)
+        intake = collect(self.study, self.inbox, self.work)
+        return close_list(self.study, cast(Any, intake.bundles), self.work, self.analyst.signing_key, **rest)
 
     def combine(self, i: int, *, vault: Vault | None = None, closing: Path | None = None, name: str = "") -> Path:
         """Write the share of combiner i."""

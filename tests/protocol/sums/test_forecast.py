@@ -134,8 +134,8 @@ def test_the_declaration_decides_and_a_participants_own_rows_do_not(tmp_path: Pa
     assert not inspection.forecast.is_advised
     assert inspection.decision.answer == "do not share"
     advised = replace(inspection.forecast, outlooks=(replace(inspection.forecast.outlooks[0], is_useful=True),))
-    for own in (None, inspection.own_forecast):
-        decided = conclude(given.study, replace(inspection, forecast=advised, own_forecast=own)).decision
+    for forecast in (None, inspection.own_forecast):
+        decided = conclude(given.study, replace(inspection, forecast=advised, own_forecast=forecast)).decision
         assert decided is not None
         assert decided.answer == "share"
 

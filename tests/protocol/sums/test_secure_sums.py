@@ -115,10 +115,10 @@ def test_without_noise_the_total_is_everybodys_sum_and_the_model_that_of_the_poo
     np.testing.assert_array_equal(total.content.products, S)
     np.testing.assert_array_equal(total.content.outcomes, T)
     assert (total.wrong, total.participants) == ((), tuple(f"p{i}" for i in range(6)))
-    assert not (found := collect(given.study, given.inbox, given.work)).set_aside, found
+    assert not (intake := collect(given.study, given.inbox, given.work)).set_aside, intake
 
-    found = train_sums(given.study, given.work, given.inbox)
-    assert (found.epsilon, found.rows) == (None, 180)
+    intake = train_sums(given.study, given.work, given.inbox)
+    assert (intake.epsilon, intake.rows) == (None, 180)
     deliver(given.study, given.work, folder / "results", given.analyst.signing_key)
     predicted = predict_rows(given.vaults[5], given.study, given.table(9, 40), result=folder / "results" / "p5")
     assert next(iter(predicted.as_table())) == ("who" if kind == "number" else "prediction")
@@ -345,8 +345,8 @@ def signed_list(given: SumStudy, entries: list[tuple[str, str]]) -> Path:
 
 def list_entries(given: SumStudy) -> list[tuple[str, str]]:
     """An entry of a closing list for each bundle in the inbox."""
-    found = [verify_sum_bundle(path, given.study) for path in sorted(given.inbox.glob("*.bundle"))]
-    return [(bundle.member.signing_key, bundle.header_digest) for bundle in found]
+    bundles = [verify_sum_bundle(path, given.study) for path in sorted(given.inbox.glob("*.bundle"))]
+    return [(bundle.member.signing_key, bundle.header_digest) for bundle in bundles]
 
 
 def test_a_list_that_counts_twice_names_strangers_or_misses_the_quorum_is_answered_by_nobody(folder: Path) -> None:
@@ -444,8 +444,8 @@ def test_one_list_is_answered_once_and_with_the_same_bytes(folder: Path) -> None
     first = given.combine(0).read_bytes()
     assert given.combine(0, name="again").read_bytes() == first
     store, copy, path = fsspec.filesystem("memory"), given.copy_vault(1), folder / "from a store"
-    for one in given.inbox.glob("*.bundle"):
-        store.pipe(f"/sums/{one.name}", one.read_bytes())
+    for left_over in given.inbox.glob("*.bundle"):
+        store.pipe(f"/sums/{left_over.name}", left_over.read_bytes())
     check_boxes(copy, given.study, "memory://sums", output=path)
     assert path.read_bytes() == given.check_boxes(1).read_bytes()
     problem = StorageError("the work folder", reason="the disk is full", cure="Make room.")
@@ -586,8 +586,8 @@ def test_a_wrong_share_is_named_told_or_refused(folder: Path, spare: int) -> Non
     t = sum_scheme(given.study).threshold.threshold
     assert t == 5
     through(given, range(8), combiners=range(t + spare))
-    found = train_sums(given.study, given.work, given.inbox)
-    assert found.checked == (spare > 0)
+    training = train_sums(given.study, given.work, given.inbox)
+    assert training.checked == (spare > 0)
     wrong = read_combined_share(given.inbox / "p2.share", given.study)
     forged = np.random.default_rng(0).integers(PRIME, size=wrong.elements.size, dtype=np.uint64)
     write_combined_share(
@@ -599,8 +599,8 @@ def test_a_wrong_share_is_named_told_or_refused(folder: Path, spare: int) -> Non
         signer=given.vaults[2].signing_key,
     )
     if spare == 2:
-        found = train_sums(given.study, given.work, given.inbox)
-        assert found.wrong == ("p2",)
+        training = train_sums(given.study, given.work, given.inbox)
+        assert training.wrong == ("p2",)
         return
     with raising(RefusedError, "the total"):
         open_total(given.study, given.work, given.inbox)
@@ -659,8 +659,8 @@ def test_weights_follow_from_all_boxes_and_differ_from_test_to_test(folder: Path
         *bundles._weights(replace(given.study, nonce="f" * 32), fields, key),
     ]
     vectors = [weights[:size] for weights in [*drawn, *others]]
-    for one, other in itertools.combinations(vectors, 2):
-        assert (one != other).all()
+    for first, second in itertools.combinations(vectors, 2):
+        assert (first != second).all()
     assert all(len(set(vector.tolist())) == size for vector in vectors)
     with given.share(0).open("rb") as file:
         sent = bundles.read_box(file, given.study, 1).fields
@@ -715,8 +715,8 @@ def test_a_combiner_needs_its_own_part_of_a_bundle_only(folder: Path) -> None:
 def test_four_hospitals_finish_with_one_away_after_all_have_shared(folder: Path) -> None:
     given = make_sum_study(folder, p=4)
     through(given, range(4), combiners=[0, 1, 3])
-    found = train_sums(given.study, given.work, given.inbox)
-    assert found.contributors == ("p0", "p1", "p2", "p3")
+    training = train_sums(given.study, given.work, given.inbox)
+    assert training.contributors == ("p0", "p1", "p2", "p3")
     deliver(given.study, given.work, folder / "results", given.analyst.signing_key)
     for i in range(4):
         assert predict_rows(given.vaults[i], given.study, given.table(i), result=folder / "results" / f"p{i}")
@@ -809,12 +809,12 @@ def test_persons_count_as_the_study_says(folder: Path) -> None:
     path = given.table(0, persons=fine)
     assert given.share(0, data=path)
     assert check_table_fit(given.study, path)[1] == []
-    one = Participant(given.study, given.vaults[1])
+    participant = Participant(given.study, given.vaults[1])
     path = given.table(1, persons=["id 1", *fine[1:-1], "ID 1 "])
     assert ["1 person has" in words for words in check_table_fit(given.study, path)[1]] == [True]
-    assert any("1 person has" in words for words in one.check(path).warnings)
+    assert any("1 person has" in words for words in participant.check(path).warnings)
     plain = make_sum_study(folder / "plain", 2).table(1)
-    for step in (lambda: given.share(1, data=plain), lambda: one.check(plain)):
+    for step in (lambda: given.share(1, data=plain), lambda: participant.check(plain)):
         with raising(InputError, expected="which names persons"):
             step()
     mean = make_sum_study(folder / "mean", person="who", rows_per_person="mean", epsilon=None, least_rows=25)
@@ -825,7 +825,7 @@ def test_persons_count_as_the_study_says(folder: Path) -> None:
     S, _ = sum_scheme(mean.study).layout.unpack(drawn[0])
     assert S[-1, -1] / sum_scheme(mean.study).features.constant_share == pytest.approx(21, rel=0.01)  # persons
     wider = make_sum_study(folder / "wider", person="who", rows_per_person=3)
-    two, three = (sum_scheme(one.study).noise for one in (given, wider))
+    two, three = (sum_scheme(study.study).noise for study in (given, wider))
     assert two
     assert three
     assert three.on_products / two.on_products == pytest.approx(9 / 4, rel=1e-6)
@@ -882,7 +882,9 @@ def test_files_that_are_cut_or_changed_anywhere_are_refused(folder: Path, kind: 
     read: dict[str, Callable[[Path, Study], object]] = {
         "receipt": read_receipt,
         "share": read_combined_share,
-        "list": lambda one, study: combine_shares(given.vaults[2], study, given.inbox, one, output=folder / "x.share"),
+        "list": lambda item, study: combine_shares(
+            given.vaults[2], study, given.inbox, item, output=folder / "x.share"
+        ),
         "bundle": verify_sum_bundle,
     }
     whole = path.read_bytes()

@@ -56,10 +56,14 @@ def test_the_second_implementation_meets_the_vectors() -> None:
         numbers = [
             rule[name] for name in ("n_participants", "n_combining", "n_helpers", "n_colluders", "n_colluding_helpers")
         ]
-        found = second.Thresholds(*numbers)
-        found.check()
-        assert (found.a, found.quorum, found.overlap(found.quorum)) == (rule["a"], rule["quorum"], rule["overlap"])
-        assert (found.least_t, found.t) == (rule["least_t"], rule["t"])
+        thresholds = second.Thresholds(*numbers)
+        thresholds.check()
+        assert (thresholds.a, thresholds.quorum, thresholds.overlap(thresholds.quorum)) == (
+            rule["a"],
+            rule["quorum"],
+            rule["overlap"],
+        )
+        assert (thresholds.least_t, thresholds.t) == (rule["least_t"], rule["t"])
 
 
 @pytest.mark.parametrize("vector", KEPT["studies"], ids=lambda vector: json.loads(vector["canonical"])["name"])
@@ -70,7 +74,7 @@ def test_a_study_has_the_digest_length_and_noise_of_the_vectors(vector: dict[str
     study.values["participants"] = [{"name": f"p{number}"} for number in range(N_PARTICIPANTS)]
     assert study.n_numbers == vector["n_numbers"]
     np.testing.assert_allclose(np.array(study.variances, float), np.array(vector["variances"], float), rtol=1e-5)
-    assert all(found <= kept for found, kept in zip(study.variances, vector["variances"], strict=True))
+    assert all(variance <= kept for variance, kept in zip(study.variances, vector["variances"], strict=True))
 
 
 def test_both_implementations_open_the_same_total_of_the_recorded_files(tmp_path: Path) -> None:

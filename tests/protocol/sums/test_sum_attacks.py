@@ -58,10 +58,10 @@ def test_the_author_of_a_study_cannot_put_its_own_combining_keys_into_the_roster
 ) -> None:
     """With them it would open every contribution, and everybody would compare equal fingerprints."""
     given = make_sum_study(folder)
-    own = {"combining_key": SealingKey.generate().public} | ({} if keeps_proof else {"combining_proof": ""})
+    keys = {"combining_key": SealingKey.generate().public} | ({} if keeps_proof else {"combining_proof": ""})
     first, *rest = given.study.participants
     with raising(InputError, "roster"):
-        replace(given.study, participants=(replace(first, **own), *rest))
+        replace(given.study, participants=(replace(first, **keys), *rest))
     with pytest.raises(InputError):
         replace(first, combining_proof="no signature")
 
@@ -189,9 +189,9 @@ def test_a_limit_of_epsilon_is_decided_by_the_study_and_not_by_a_check_of_the_ro
 
 def test_with_noise_a_check_decides_by_the_guarantee_whatever_the_rows(folder: Path) -> None:
     given = make_sum_study(folder, p=2, epsilon=1.0)
-    found = [Participant(given.study, given.vaults[0]).check(given.table(0, n)) for n in (15, 16, 200)]
-    assert found[0].decision == found[1].decision == found[2].decision
-    assert found[2].self_attack is not None  # which is shown
+    checks = [Participant(given.study, given.vaults[0]).check(given.table(0, n)) for n in (15, 16, 200)]
+    assert checks[0].decision == checks[1].decision == checks[2].decision
+    assert checks[2].self_attack is not None  # which is shown
 
 
 def test_a_share_that_was_killed_is_counted_anew_when_it_is_resumed(
@@ -259,8 +259,8 @@ def test_check_says_whose_noise_it_attacked(folder: Path) -> None:
         SumPoint(1.0, 1e-5, 2, 1), epsilon=EpsilonAudit(1.0, 1.0, EpsilonBound(0.5, 0.5, 1e-5, 0.95, 9))
     )
     audit = AuditResult(AuditDescription(), References(None, None, 0), (tried,))
-    one, three = (make_sum_study(folder / f"{m}", 2, person="who", rows_per_person=m).study for m in (1, 3))
-    assert "the study's noise" in _verdict(one, audit)
+    single, three = (make_sum_study(folder / f"{m}", 2, person="who", rows_per_person=m).study for m in (1, 3))
+    assert "the study's noise" in _verdict(single, audit)
     assert "the study's noise" not in _verdict(three, audit)
 
 
@@ -274,10 +274,10 @@ def test_a_limit_of_epsilon_is_kept_by_the_studys_noise_alone(epsilon: float | N
 def test_check_attacks_ones_own_sums(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An attack recognises rows without noise, and hardly any with the study's noise; too few rows are not attacked."""
     given = make_sum_study(folder, 2)
-    participant, told = Participant(given.study, given.vaults[0]), []
-    found = participant.check(given.table(0), progress=lambda *words: told.append(words[:2]))
-    assert told == [(0, 2), (1, 2), (2, 2)]
-    areas = [one.worst("membership_auc")[1].value for one in found.self_attack.points]  # type: ignore[union-attr,index]
+    participant, collected = Participant(given.study, given.vaults[0]), []
+    check = participant.check(given.table(0), progress=lambda *words: collected.append(words[:2]))
+    assert collected == [(0, 2), (1, 2), (2, 2)]
+    areas = [point.worst("membership_auc")[1].value for point in check.self_attack.points]  # type: ignore[union-attr,index]
     assert areas[0] < 0.75 < areas[1]
     assert participant.check(given.table(0, 15)).self_attack is None
     made = Mock(side_effect=inspection.Partition.from_parts)

@@ -221,9 +221,9 @@ def open_with_fixed_noise(given: SumStudy, table: Path) -> np.ndarray:
     rng, vault = np.random.default_rng(8), given.copy_vault(0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Secret, "draw", staticmethod(lambda: Secret(rng.bytes(32))))
-        one = SumStudy(given.folder, given.study, (vault, *given.vaults[1:]), given.analyst)
-        one.share(0, data=table)
-    vector = one.open_vector(0)
+        study_of_vault = SumStudy(given.folder, given.study, (vault, *given.vaults[1:]), given.analyst)
+        study_of_vault.share(0, data=table)
+    vector = study_of_vault.open_vector(0)
     shutil.rmtree(vault.folder)
     return vector
 

@@ -31,7 +31,7 @@ class Clock:
 
 
 def test_a_combiner_waits_at_a_store_and_answers_the_list_by_itself(folder: Path) -> None:
-    given, store, told = make_sum_study(folder, p=4, quorum=3), fsspec.filesystem("memory"), list[str]()
+    given, store, lines = make_sum_study(folder, p=4, quorum=3), fsspec.filesystem("memory"), list[str]()
     seen = list[dict[str, bool]]()
     (folder / "own").mkdir()
 
@@ -56,7 +56,7 @@ def test_a_combiner_waits_at_a_store_and_answers_the_list_by_itself(folder: Path
         put(path, "closing.list")
 
     def close() -> None:
-        assert sum("the closing list" in words for words in told) == 1
+        assert sum("the closing list" in words for words in lines) == 1
         for i in range(1, 4):
             put(given.check_boxes(i))
         assert given.close(receipts=STORE).tested_by == ("p0", "p1", "p2", "p3")
@@ -66,7 +66,7 @@ def test_a_combiner_waits_at_a_store_and_answers_the_list_by_itself(folder: Path
         lambda: [put(given.share(i)) for i in range(3)], lambda: None, copy_boxes, put_own_list, lambda: None, close
     )
     watch = Watch(STORE, STORE, STORE, folder / "own", 5.0)
-    result = watch_boxes(given.vaults[0], given.study, watch, tell=told.append, wait=clock)
+    result = watch_boxes(given.vaults[0], given.study, watch, tell=lines.append, wait=clock)
     assert clock.left == []
     assert [sorted(passed.values()) for passed in seen] == [[True] * 3, [False, *[True] * 3]]
     assert result.output == str(folder / "own" / "p0.share")

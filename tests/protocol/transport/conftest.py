@@ -13,9 +13,9 @@ from tests.protocol.transport.support import Store, handle_by, make_bundle
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    found = Store()
-    with serving(handle_by(found)) as found.port:
-        yield found
+    store = Store()
+    with serving(handle_by(store)) as store.port:
+        yield store
 
 
 @pytest.fixture
@@ -48,9 +48,9 @@ def refusing_port() -> int:
     """A port on which nobody listens."""
     import socket
 
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 @pytest.fixture

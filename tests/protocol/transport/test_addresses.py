@@ -54,9 +54,9 @@ def test_odd_passwords_are_not_shown_either(address: str) -> None:
     assert redact_address(address) == message
     assert redact_word(f"--to={address}").removeprefix("--to=") == record
     words = ["mooring", "share", "it's.csv", "--to", address, "--labels"]
-    found = redact_command(shlex.join(words))
-    assert shlex.split(found) == [*words[:4], record, "--labels"]
-    assert redact_command(found) == found
+    redacted = redact_command(shlex.join(words))
+    assert shlex.split(redacted) == [*words[:4], record, "--labels"]
+    assert redact_command(redacted) == redacted
     if " " not in address:  # else nobody can say where it ends
         assert "5ec2e7" not in redact_command(f"mooring share --to '{address}")
         assert "5ec2e7" not in redact_command(f"mooring share --to {address}")

@@ -138,11 +138,11 @@ def test_one_file_that_fills_the_disk_does_not_keep_the_others_out(
         return really(system, name, target, **rest)
 
     monkeypatch.setattr(inbox_module, "download", full)
-    for trouble[0], told in ((errno.ENOSPC, "the disk is full"), (errno.EDQUOT, "the quota is used up")):
+    for trouble[0], reason in ((errno.ENOSPC, "the disk is full"), (errno.EDQUOT, "the quota is used up")):
         intake = collect(study, "memory://inbox", tmp_path / "work")
         assert names(intake) == ["site-0", "site-2"]
         assert [(entry.file, entry.reason) for entry in intake.set_aside] == [
-            ("site-1.bundle", f"there is no room for it here: {told}")
+            ("site-1.bundle", f"there is no room for it here: {reason}")
         ]
     trouble[0] = errno.EROFS  # which concerns all of them
     with raising(StorageError, "the work folder", reason="read-only"):
@@ -159,13 +159,13 @@ def test_a_store_that_does_not_hand_out_or_list(
         intake = collect(study, "memory://inbox", work)
     assert {entry.reason for entry in intake.set_aside} == {"the store refuses access to it"}
     assert len(asked) == 3
-    for trouble, told in (
+    for trouble, reason in (
         (PermissionError("5ec2e7"), "(403)"),
         (FileNotFoundError("5ec2e7"), "(404)"),
         (RuntimeError("5ec2e7"), "could not be reached"),
     ):
         monkeypatch.setattr(type(memory), "ls", raises(trouble))
-        with raising(StorageError, "the source of bundles", reason=told) as caught:
+        with raising(StorageError, "the source of bundles", reason=reason) as caught:
             collect(study, "memory://inbox", work)
         assert "memory://inbox" in str(caught.value)
         assert "5ec2e7" not in str(caught.value)

@@ -45,14 +45,14 @@ def test_each_participant_is_signed_for_its_own_place(tmp_path: Path, monkeypatc
     monkeypatch.setattr(presigned_upload, "open_file_system", opened)
     study = make_study()
     names = [member.name for member in study.participants]
-    found = invite(study, "s3://ward/inbox", expires=90)
+    invitations = invite(study, "s3://ward/inbox", expires=90)
     assert asked.pop(0) == ("s3://ward/inbox", {"config_kwargs": {"signature_version": "s3v4"}})
     signed = {"expiration": 90, "client_method": "put_object"}
     assert asked == [(f"ward/inbox/{name}.bundle", signed) for name in names]
-    assert [one.name for one in invite(study, "s3://ward/inbox", only=names[1:])] == names[1:]
+    assert [invitation.name for invitation in invite(study, "s3://ward/inbox", only=names[1:])] == names[1:]
     assert asked[-1][1]["expiration"] == 7 * 86_400
-    assert "secret" not in repr(found)
-    paths = write_invitations(found, tmp_path / "addresses")
+    assert "secret" not in repr(invitations)
+    paths = write_invitations(invitations, tmp_path / "addresses")
     assert list(paths) == names
     assert paths[names[0]].read_text() == f"https://store/ward/inbox/{names[0]}.bundle?secret\n"
     assert has_mode(paths[names[0]], 0o600)

@@ -70,7 +70,7 @@ def test_a_store_that_breaks_off_or_keeps_half_gets_it_again(
     monkeypatch.setattr(type(memory), "put_file", faulty)
     assert send_file(tmp_path / "a.bundle", "memory://inbox/", waits=QUICK).tries == 3
     assert memory.cat_file("/inbox/a.bundle") == data
-    for trouble, told, tries in (
+    for trouble, reason, tries in (
         (PermissionError("5ec2e7"), "(403)", 1),
         (FileNotFoundError("5ec2e7"), "(404)", 1),
         (type("NoCredentialsError", (Exception,), {})("5ec2e7"), "no credentials", 1),
@@ -79,14 +79,14 @@ def test_a_store_that_breaks_off_or_keeps_half_gets_it_again(
         asked: list[int] = []
         memory.store.clear()
         monkeypatch.setattr(type(memory), "put_file", raises(trouble, asked))
-        with raising(StorageError, "the upload", reason=told) as caught:
+        with raising(StorageError, "the upload", reason=reason) as caught:
             send_file(tmp_path / "a.bundle", "memory://inbox/", waits=QUICK)
         assert "5ec2e7" not in str(caught.value)
         assert len(asked) == tries
 
 
 @pytest.mark.parametrize(
-    ("size", "most", "told"),
+    ("size", "most", "reason"),
     [
         (None, 9, stores.TOO_LARGE),
         (11, 10, stores.TOO_LARGE),
@@ -97,12 +97,12 @@ def test_a_store_that_breaks_off_or_keeps_half_gets_it_again(
     ],
 )
 def test_a_download_is_whole_and_within_its_limit(
-    size: int | None, most: int, told: str | None, tmp_path: Path, memory: Any
+    size: int | None, most: int, reason: str | None, tmp_path: Path, memory: Any
 ) -> None:
     memory.pipe_file("/ten", b"0123456789")
     target = tmp_path / "ten"
-    assert stores.download(memory, "/ten", target, size=size, most_bytes=most, what="it", waits=QUICK) == told
-    assert (target.read_bytes() if told is None else target.exists()) == (b"0123456789" if told is None else False)
+    assert stores.download(memory, "/ten", target, size=size, most_bytes=most, what="it", waits=QUICK) == reason
+    assert (target.read_bytes() if reason is None else target.exists()) == (b"0123456789" if reason is None else False)
 
 
 def test_a_kind_of_address_that_is_not_installed_or_not_known(
@@ -145,18 +145,18 @@ def test_results_travel_through_a_store_unchanged(
     with fetch_result("memory://results/site-1", study) as place:
         assert has_mode(place, 0o700)
         assert [path.name for path in place.iterdir()] == ["map.safetensors"]
-        found = read_result(place, study, study.participants[1])
+        result = read_result(place, study, study.participants[1])
     assert not place.exists()
     here = read_result(tmp_path / "results" / "site-1", study, study.participants[1])
-    assert np.array_equal(found.orthogonal, here.orthogonal)
+    assert np.array_equal(result.orthogonal, here.orthogonal)
     with fetch_result(tmp_path / "results" / "site-1", study) as place:
         assert place == tmp_path / "results" / "site-1"
-    for address, told in (
+    for address, name in (
         ("memory://results/nobody", "it does not exist any more"),
         ("memory://large", "larger than such a file may be"),
     ):
         memory.pipe_file("/large/map.safetensors", bytes(100_000))
-        with raising(StorageError, "the result", reason=told), fetch_result(address, study):
+        with raising(StorageError, "the result", reason=name), fetch_result(address, study):
             pass
     for call in (
         lambda: deliver(study, work, "https://store.example/results", ANALYST),

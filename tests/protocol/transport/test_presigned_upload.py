@@ -99,7 +99,7 @@ def test_a_store_that_never_agrees_on_the_checksum_is_an_error(bundle: Path, sto
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "phrase"),
     [
         ((403, DENIED), "the store refuses it (403, AccessDenied)"),
         ((403, EXPIRED), "the address has expired (403, AccessDenied)"),
@@ -111,12 +111,12 @@ def test_a_store_that_never_agrees_on_the_checksum_is_an_error(bundle: Path, sto
     ids=lambda value: str(value)[:24],
 )
 def test_a_refusal_is_told_at_once_with_a_cure_and_without_a_secret(
-    answer: tuple[int, bytes], told: str, bundle: Path, store: Store
+    answer: tuple[int, bytes], phrase: str, bundle: Path, store: Store
 ) -> None:
     store.script = [answer]
     with pytest.raises(StorageError) as caught:
         send_file(bundle, store.address)
-    assert told in str(caught.value)
+    assert phrase in str(caught.value)
     assert "Ask the analyst" in caught.value.cure
     assert "X-Amz" not in str(caught.value)
     assert "5ec2e7" not in str(caught.value)
@@ -218,7 +218,7 @@ def certificate_in(folder: Path) -> Path:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.UTC)
-    found = (
+    certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -232,22 +232,22 @@ def certificate_in(folder: Path) -> Path:
     )
     plain = serialization.NoEncryption()
     secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-    (folder / "certificate.pem").write_bytes(found.public_bytes(serialization.Encoding.PEM) + secret)
+    (folder / "certificate.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM) + secret)
     return folder / "certificate.pem"
 
 
 def test_over_tls_a_certificate_must_be_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data, pem, found = make_bundle(tmp_path / "a.bundle", 0), certificate_in(tmp_path), Store()
+    data, pem, store = make_bundle(tmp_path / "a.bundle", 0), certificate_in(tmp_path), Store()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pem)
-    with serving(handle_by(found), tls=context) as port:
+    with serving(handle_by(store), tls=context) as port:
         address = f"https://localhost:{port}/x?{SECRET}"
         with raising(StorageError, "the store", reason="does not trust its certificate"):
             send_file(tmp_path / "a.bundle", address)
-        assert found.seen == []
+        assert store.seen == []
         monkeypatch.setenv("SSL_CERT_FILE", str(pem))
         assert send_file(tmp_path / "a.bundle", address, waits=()).confirmed
-        assert found.taken == [data]
+        assert store.taken == [data]
 
 
 @pytest.mark.parametrize(
@@ -265,8 +265,8 @@ def test_over_tls_a_certificate_must_be_trusted(tmp_path: Path, monkeypatch: pyt
 )
 def test_which_answers_are_worth_another_try_and_when(answer: tuple[int, str, dict], again: bool, wait: float) -> None:
     status, code, headers = answer
-    found = Answer(status, code, False, headers, "the store")
-    assert (found.is_transient, found.retry_after) == (again, wait)
+    response = Answer(status, code, False, headers, "the store")
+    assert (response.is_transient, response.retry_after) == (again, wait)
 
 
 @pytest.mark.parametrize(

@@ -196,16 +196,16 @@ def test_a_url_gets_a_copy(tmp_path: Path, memory: Any) -> None:
 @pytest.mark.parametrize("to", ["memory://inbox", "memory://deep/er", "memory://inbox/", "folder", "file", "local"])
 def test_a_folder_that_is_not_there_yet_is_still_a_folder(to: str, tmp_path: Path, memory: Any) -> None:
     """Two participants who name the same folder do not write over each other."""
-    found = {}
+    options = {}
     place = tmp_path / "inbox"
     to = {"folder": str(place), "file": f"file://{place}", "local": f"local://{place}"}.get(to, to)
     for k, name in ((0, "a.bundle"), (1, "plain")):  # the second one's name gets what align looks for
-        found[f"a{k}.bundle" if k == 0 else "plain.bundle"] = make_bundle(tmp_path / name, k)
+        options[f"a{k}.bundle" if k == 0 else "plain.bundle"] = make_bundle(tmp_path / name, k)
     (tmp_path / "a.bundle").rename(tmp_path / "a0.bundle")
     if to.startswith("memory"):
         for name in ("a0.bundle", "plain"):
             send_file(tmp_path / name, to)
-        assert {path.rsplit("/", 1)[1]: memory.cat_file(path) for path in memory.store} == found
+        assert {path.rsplit("/", 1)[1]: memory.cat_file(path) for path in memory.store} == options
         return
     with raising(StorageError, "the place to send to", reason="folder does not exist"):
         send_file(tmp_path / "a0.bundle", to)
@@ -213,7 +213,7 @@ def test_a_folder_that_is_not_there_yet_is_still_a_folder(to: str, tmp_path: Pat
     place.mkdir()
     for name in ("a0.bundle", "plain"):
         send_file(tmp_path / name, to)
-    assert {path.name: path.read_bytes() for path in place.iterdir()} == found
+    assert {path.name: path.read_bytes() for path in place.iterdir()} == options
 
 
 def test_nobodys_file_at_a_store_is_written_over(tmp_path: Path, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,13 +257,13 @@ def raises_on_reading(store: Any, problem: type[Exception]) -> Callable[..., Any
 def test_a_store_tells_what_it_holds_or_not(tmp_path: Path, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     data = make_bundle(tmp_path / "a.bundle", 0)
     memory.pipe_file("/inbox/a.bundle", make_bundle(tmp_path / "b.bundle", 1))
-    told: dict[str, Any] = {"name": "/inbox/a.bundle", "type": "file", "size": len(data)}
+    listing: dict[str, Any] = {"name": "/inbox/a.bundle", "type": "file", "size": len(data)}
     monkeypatch.setattr(type(memory), "isdir", lambda *_: False)
-    monkeypatch.setattr(type(memory), "info", lambda *_, **__: told)
+    monkeypatch.setattr(type(memory), "info", lambda *_, **__: listing)
     monkeypatch.setattr(type(memory), "open", raises(PermissionError))
-    told["ETag"] = f'"{hashlib.md5(data).hexdigest()}"'
+    listing["ETag"] = f'"{hashlib.md5(data).hexdigest()}"'
     assert send_file(tmp_path / "a.bundle", "memory://inbox/a.bundle").there_before
-    told["ETag"] = '"' + "0" * 32 + '"'
+    listing["ETag"] = '"' + "0" * 32 + '"'
     with raising(InputError, "address", problem="different file with this name"):
         send_file(tmp_path / "a.bundle", "memory://inbox/a.bundle")
     monkeypatch.undo()
