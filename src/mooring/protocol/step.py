@@ -6,7 +6,7 @@ This module names things and loads nothing heavy: help texts and the documentati
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -175,17 +175,33 @@ def _spell(part: Any) -> str:
     return str(part).removesuffix(".0") if isinstance(part, float) else str(part)
 
 
-def await_nobody(workspace: Workspace) -> Sequence[str]:
-    """Return no member: the step can be taken as soon as its folder has what it needs."""
-    return ()
+@dataclass(frozen=True)
+class Awaited:
+    """Files of several members that a step takes together, one from each."""
+
+    file: str
+    """Its path below the folder; NAME stands for the member that made it."""
+    names: Callable[[Workspace], Iterable[str]]
+    """Returns the members that make one."""
+    enough: Callable[[Workspace], int] | None = None
+    """Returns how many of the files suffice; None for all. With so many, the others are waited for only for a while."""
+    ready: Callable[[Workspace], Collection[str]] | None = None
+    """Returns the members whose file can be used; None for all that are there."""
+
+    def list_missing(self, workspace: Workspace) -> tuple[list[str], bool]:
+        """Return the members whose file is not ready, and whether those that are suffice."""
+        names = list(self.names(workspace))
+        if self.ready is None:
+            missing = [name for name in names if not has_file(workspace, self.file.replace("NAME", name))]
+        else:
+            usable = self.ready(workspace)
+            missing = [name for name in names if name not in usable]
+        most = len(names) if self.enough is None else self.enough(workspace)
+        return missing, len(names) - len(missing) >= most
 
 
-def await_files(file: str, names: Callable[[Workspace], Iterable[str]]) -> Callable[[Workspace], Sequence[str]]:
-    """Return a function that lists the members whose file has not arrived; NAME stands for the member."""
-    return lambda workspace: [name for name in names(workspace) if not has_file(workspace, file.replace("NAME", name))]
-
-
-await_bundles = await_files("inbox/NAME.bundle", lambda workspace: [m.name for m in workspace.study.participants])
+AWAITS_NOBODY: tuple[Awaited, ...] = ()
+AWAITED_BUNDLES = Awaited("inbox/NAME.bundle", lambda workspace: [m.name for m in workspace.study.participants])
 ASK_BUNDLES = Question("bundles", "Bundles", "usual", "--bundles", default="inbox")
 
 
@@ -221,8 +237,8 @@ class Step:
     makes: tuple[Item, ...] = ()
     sends: tuple[Sent, ...] = ()
     asks: tuple[Question, ...] = ()
-    awaits: Callable[[Workspace], Sequence[str]] | None = None
-    """Returns the members whose files 'mooring run' waits for before it takes the step; None if only people take it."""
+    awaits: tuple[Awaited, ...] | None = None
+    """Files of others that 'mooring run' waits for before it takes the step, in this order; None if only people take it."""
     consent: Literal["", "reading", "members", "share"] = ""
     """What a person is asked before 'mooring run' runs the step: whether the table is read correctly, who the members are,
     or whether rows are shared."""
@@ -262,8 +278,8 @@ class Addition:
     makes: tuple[Item, ...] = ()
     sends: tuple[Sent, ...] = ()
     asks: tuple[Question, ...] = ()
-    awaits: Callable[[Workspace], Sequence[str]] | None = None
-    """Replaces the members that the step waits for; None to keep them."""
+    awaits: tuple[Awaited, ...] | None = None
+    """Replaces the files that the step waits for; None to keep them."""
     title: str = ""
     explanation: str = ""
 
@@ -274,7 +290,7 @@ class Addition:
             needs=(*step.needs, *self.needs),
             makes=(*step.makes, *self.makes),
             sends=(*step.sends, *self.sends),
-            awaits=self.awaits or step.awaits,
+            awaits=step.awaits if self.awaits is None else self.awaits,
             asks=(*step.asks, *self.asks),
             title=self.title or step.title,
             explanation=self.explanation or step.explanation,

@@ -118,10 +118,11 @@ def _state_new_rows(records: StudyRecords) -> JoiningFact:
     assert predict.score is not None
     score, local, shared = predict.score, predict.local_only, predict.n_shared
     gain = None if shared else predict.gain
-    rows = f"On {predict.n_rows} new rows of this participant"
+    n_rows = predict.n_scored or predict.n_rows
+    rows = f"On {n_rows} new rows of this participant"
     if shared:
         trained = count_noun(shared, "was", "were")
-        rows = f"On {predict.n_rows} rows of this participant, of which {trained} shared and trained on,"
+        rows = f"On {n_rows} rows of this participant, of which {trained} shared and trained on,"
     words = f"{rows} the joint model scores {score.with_interval()} {score.metric}"
     if local is None:
         return JoiningFact("new rows", f"{words}; its own model was not measured on them.")

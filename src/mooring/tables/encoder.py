@@ -40,7 +40,7 @@ from mooring.tables.schema import Column, Schema
 from mooring.typing import Matrix, Progress, TableSource
 
 LabelUse = Literal["require", "allow", "ignore"]
-UnfitUse = Literal["refuse", "adapt"]
+UnfitUse = Literal["refuse", "adapt", "leave out"]
 _OTHER = "other"
 _ROWS_AT_ONCE = 65_536
 _MOST_HINTS = 20  # each name is compared with all others, which would take minutes for a wide table
@@ -64,6 +64,23 @@ class EncodedRows:
     """Shape (n,): equal numbers for rows of the same person. None unless a column that names persons was requested."""
     ids: dict[str, list[str]] = field(default_factory=dict)
     """The ids of the rows by column; empty unless they were requested."""
+    labelled: npt.NDArray[np.bool_] | None = None
+    """Shape (n,): whether a row has a label that can be read; the entries of `labels` of other rows mean nothing. None if
+    all have one."""
+
+
+@dataclass(eq=False)
+class RowsLeftOut:
+    """Rows of a table that cannot be read. A reader that leaves rows out adds them here, once it has read all rows."""
+
+    numbers: list[int] = field(default_factory=list)
+    """Their numbers in rising order, counted from 1 without the header."""
+    n_rows: int = 0
+    """Number of all rows of the table."""
+    problems: tuple[Problem, ...] = ()
+    """What does not fit, in these rows and in cells that were adapted."""
+    ids: dict[int, dict[str, str]] = field(default_factory=dict)
+    """The ids of these rows by column, by the number of the row, where the line has the right number of fields."""
 
 
 def encoded_batches(
@@ -75,6 +92,7 @@ def encoded_batches(
     person: str = "",
     with_ids: bool = False,
     unfit: UnfitUse = "refuse",
+    left_out: RowsLeftOut | None = None,
     coded: bool = False,
     rows_at_once: int = _ROWS_AT_ONCE,
     progress: Progress | None = None,
@@ -95,11 +113,14 @@ def encoded_batches(
         A further column of the table, which names persons; empty for none.
     with_ids : bool
         Whether to read the schema's ids that the table has.
-    unfit : {"refuse", "adapt"}
-        With "adapt", cells that do not fit are adapted instead of refused: numbers are clipped to their range, unknown words
-        become the category "other" if it is declared, and all else is filled as a missing value. Rows without a label, or
-        without a person where persons are read, are left out, as are lines with a wrong number of fields. There may be no
-        rows. What becomes of a row depends on that row alone.
+    unfit : {"refuse", "adapt", "leave out"}
+        With "leave out", rows with a cell that does not fit are left out. With "adapt", cells that do not fit are adapted
+        instead of refused: numbers are clipped to their range, unknown words become the category "other" if it is declared,
+        and all else is filled as a missing value. Rows without a label, or without a person where persons are read, are left
+        out. With both, lines with a wrong number of fields are left out, a row whose label cannot be read stays if `labels`
+        is "allow", and there may be no rows. What becomes of a row depends on that row alone.
+    left_out : RowsLeftOut, optional
+        Collects the rows that are left out, and everything that does not fit.
     coded : bool
         Whether rows are coded: a category is then one number instead of a feature per word.
     rows_at_once : int
@@ -131,8 +152,9 @@ def encoded_batches(
         raise problem.error()
     log = ProblemLog(reading.columns, reading.label)
     form = _keep if coded else partial(_spread, reading.schema)
-    if unfit == "adapt":
-        yield from map(form, _scan_adapted(reading, log, rows_at_once, progress))
+    if unfit != "refuse":
+        scanned = _scan_leniently(reading, log, rows_at_once, progress, unfit, left_out, keep=labels == "allow")
+        yield from map(form, scanned)
         return
     try:
         for encoded in _scan(reading, log, rows_at_once, progress):
@@ -277,58 +299,101 @@ def _scan(
         raise no_rows()
 
 
-def _scan_adapted(
-    reading: _Reading, log: ProblemLog, rows_at_once: int, progress: Progress | None
+def _scan_leniently(
+    reading: _Reading,
+    log: ProblemLog,
+    rows_at_once: int,
+    progress: Progress | None,
+    unfit: UnfitUse,
+    left_out: RowsLeftOut | None,
+    *,
+    keep: bool,
 ) -> Iterator[EncodedRows]:
-    """Encode batch after batch. Cells that do not fit are adapted, and rows that cannot be used are left out."""
-    columns = tuple(
-        replace(
-            column,
-            outside="refuse" if column.kind == "category" else "clip",
-            missing="fill" if column.missing == "refuse" else column.missing,
+    """Encode batch after batch without the rows that cannot be used. With `keep`, rows without a label can."""
+    strict, is_adapted = reading, unfit == "adapt"
+    if is_adapted:
+        columns = tuple(
+            replace(
+                column,
+                outside="refuse" if column.kind == "category" else "clip",
+                missing="fill" if column.missing == "refuse" else column.missing,
+            )
+            for column in reading.schema.columns
         )
-        for column in reading.schema.columns
-    )
-    label = reading.label
-    if label is not None and label.kind != "category":
-        label = replace(label, outside="clip")
-    reading = replace(reading, schema=replace(reading.schema, columns=columns), label=label)
+        label = reading.label
+        if label is not None and label.kind != "category":
+            label = replace(label, outside="clip")
+        reading = replace(reading, schema=replace(reading.schema, columns=columns), label=label)
     log.ragged.most = math.inf
     for batch in _read(reading, log, rows_at_once, progress):
-        encoded, invalid = _encode_batch(reading, batch, log.n_rows + 1)
-        log.add(batch.num_rows, ())
+        n_before = log.n_rows
+        encoded, invalid = _encode_batch(reading, batch, n_before + 1)
+        unfitting = invalid if left_out is None or not is_adapted else _encode_batch(strict, batch, n_before + 1)[1]
+        log.add(batch.num_rows, () if left_out is None else unfitting)
+        usable = np.ones(batch.num_rows, dtype=np.bool_)
         if invalid or (encoded.persons is not None and (encoded.persons == MISSING_VALUE).any()):
-            adapted = _adapt(reading, batch, encoded, invalid)
+            usable, adapted = _adapt(reading, batch, encoded, invalid, fill=is_adapted, keep=keep)
             if adapted is not None:
                 yield adapted
         else:
             yield encoded
+        if left_out is not None:
+            places = np.flatnonzero(~usable)
+            numbers = log.ragged.number_of(n_before + places).tolist()
+            left_out.numbers += numbers
+            for number, place in zip(numbers, places.tolist(), strict=True):
+                left_out.ids[number] = {name: texts[place] for name, texts in encoded.ids.items()}
+    if left_out is not None:
+        left_out.numbers = sorted({*left_out.numbers, *log.ragged.numbers})
+        left_out.n_rows, left_out.problems = log.n_rows + len(log.ragged.numbers), log.problems
 
 
 def _adapt(
-    reading: _Reading, batch: Any, encoded: EncodedRows, invalid: Sequence[tuple[int, InvalidCells]]
-) -> EncodedRows | None:
-    """Encode a batch again with invalid cells filled and without rows of no label or person; None if no row is left."""
+    reading: _Reading,
+    batch: Any,
+    encoded: EncodedRows,
+    invalid: Sequence[tuple[int, InvalidCells]],
+    *,
+    fill: bool,
+    keep: bool,
+) -> tuple[npt.NDArray[np.bool_], EncodedRows | None]:
+    """Return which rows of a batch can be used, and these encoded; None if there are none.
+
+    With `fill`, invalid cells are filled as missing values; otherwise their rows cannot be used. Rows without a label can
+    with `keep` alone, and rows without a person never.
+    """
     n, columns = batch.num_rows, reading.schema.columns
     usable = np.ones(n, dtype=np.bool_) if encoded.persons is None else encoded.persons != MISSING_VALUE
     unfit = {place: np.zeros(n, dtype=np.bool_) for place, _ in invalid}
     for place, cells in invalid:
         unfit[place][cells.rows] = True
+    labelled = None
     for place, mask in unfit.items():
-        if place >= len(columns):
+        if place == len(columns) and reading.label is not None and keep:
+            labelled = ~mask
+        elif place >= len(columns) or not fill:
             usable &= ~mask
-            continue
-        at = batch.column_names.index(columns[place].name)
-        filled = batch.column(at).take(pa.array(np.arange(n), mask=mask))  # the cell has no value that fits
-        batch = batch.set_column(at, columns[place].name, filled)
+        else:
+            at = batch.column_names.index(columns[place].name)
+            filled = batch.column(at).take(pa.array(np.arange(n), mask=mask))  # the cell has no value that fits
+            batch = batch.set_column(at, columns[place].name, filled)
     if not usable.any():
-        return None
-    again, _ = _encode_batch(reading, batch.filter(pa.array(usable)), encoded.first_row)
+        return usable, None
+    again, _ = _encode_batch(
+        reading if labelled is None else replace(reading, label=None), batch.filter(pa.array(usable)), encoded.first_row
+    )
     starts = np.cumsum([0, *map(coded_width, columns)])
     for place, mask in unfit.items():
-        if place < len(columns) and _OTHER in (words := columns[place].categories):
+        if fill and place < len(columns) and _OTHER in (words := columns[place].categories):
             again.rows[mask[usable], starts[place]] = words.index(_OTHER)
-    return replace(again, values=encoded.values[usable])
+    again = replace(again, values=encoded.values[usable])
+    if labelled is not None and (usable & labelled).any():
+        known, _ = _encode_batch(reading, batch.filter(pa.array(usable & labelled)), encoded.first_row)
+        assert known.labels is not None
+        labels: Any = np.zeros(len(again.rows), known.labels.dtype)
+        labels[labelled[usable]] = known.labels
+        again = replace(again, labels=labels, labelled=labelled[usable])
+    return usable, again
 
 
 def _read(reading: _Reading, log: ProblemLog, rows_at_once: int, progress: Progress | None) -> Iterator[Any]:
@@ -372,10 +437,19 @@ def _keep(encoded: EncodedRows) -> EncodedRows:
 
 
 def read_encoded(
-    schema: Schema, data: TableSource, *, labels: LabelUse = "require", ignore: Sequence[str] = (), person: str = ""
+    schema: Schema,
+    data: TableSource,
+    *,
+    labels: LabelUse = "require",
+    ignore: Sequence[str] = (),
+    person: str = "",
+    unfit: UnfitUse = "refuse",
 ) -> EncodedRows:
-    """Return a whole table encoded, with the arguments of `encoded_batches`."""
-    return join_rows(list(encoded_batches(schema, data, labels=labels, ignore=ignore, person=person)))
+    """Return a whole table encoded, with the arguments of `encoded_batches`; no row at all is refused."""
+    batches = list(encoded_batches(schema, data, labels=labels, ignore=ignore, person=person, unfit=unfit))
+    if not batches:
+        raise no_rows()
+    return join_rows(batches)
 
 
 def join_rows(parts: Sequence[EncodedRows]) -> EncodedRows:
@@ -460,6 +534,7 @@ def _label_column(schema: Schema, table: OpenTable, use: LabelUse) -> Column | N
 def _absent(schema: Schema, table: OpenTable, what: dict[str, str]) -> list[Problem]:
     """List absent columns as problems. A first line without any name of the schema may be a record, and is not quoted."""
     declared, problems = schema.names if what else frozenset(), list[Problem]()
+    sources = {} if table.mapping is None else table.mapping.sources
     others = {other.casefold(): other for other in table.names if other not in declared}
     is_header = not declared.isdisjoint(table.names)
     for name, words in what.items():
@@ -470,7 +545,9 @@ def _absent(schema: Schema, table: OpenTable, what: dict[str, str]) -> list[Prob
             if near
             else "Name columns as the study does."
         )
-        expected, got = f"a table with {words}, which the study declares", f"a header without {name!r}{hint}"
+        source = sources.get(name, "")
+        mapped = f"{source!r}, from which the mapping reads it" if source else repr(name)
+        expected, got = f"a table with {words}, which the study declares", f"a header without {mapped}{hint}"
         problems.append(Problem(ProblemKind.ABSENT_COLUMN, name, expected, got, cure))
     return problems
 

@@ -111,15 +111,15 @@ class TableMapping(Record):
         return {name: rule.source for name, rule in self.columns.items() if rule.source and rule.source != name}
 
     def rename(self, names: Sequence[str]) -> dict[str, str]:
-        """Return the study's name of each column of a table, without those that are left out."""
+        """Return the study's name of each column of a table, without those that are left out.
+
+        A table may lack a column that the mapping renames, such as that of labels which are not known yet.
+        """
         sources, ignored = self.sources, frozenset(self.ignore)
         kept = [name for name in names if name not in ignored]
         present, renamed = frozenset(kept), frozenset(sources.values())
         for name, source in sources.items():
-            if source not in present:
-                expected = f"a column of the table, since the mapping reads {name!r} from it"
-                raise InputError(f"column {source!r}", expected=expected, got="a table without it", cure=_CURE)
-            if name in present and name not in renamed:
+            if source in present and name in present and name not in renamed:
                 problem = f"The mapping reads the column {name!r} from {source!r}, but the table has both."
                 raise InputError(
                     "mapping", problem=problem, cure=f"Add {name!r} to ignore, or do not rename {source!r}."

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mooring.protocol.driver.questions import ask_about_sharing
-from tests.protocol.driver.support import ANALYST, NAMES, Town, draft
+from tests.protocol.driver.support import ANALYST, N_NEW, NAMES, Town, draft
 
 
 @pytest.mark.parametrize("mechanism", ["rotation", "sums"])
@@ -17,6 +17,28 @@ def test_four_stewards_and_an_analyst_carry_no_file_from_a_draft_to_predictions(
         assert (folder / name / "predictions.csv").is_file()
         assert [question.kind for question in town.asked[name]] == ["study", "share"]
     assert [question.kind for question in town.asked[ANALYST]] == ["members"]
+
+
+MESSY = ("abc,male,no", "500,unknown,yes", "50,male", "50,male,perhaps", "50,male,")
+
+
+@pytest.mark.parametrize(("mechanism", "unread", "n_scored"), [("rotation", {13, 14, 15}, 12), ("sums", {15}, 14)])
+def test_new_rows_are_predicted_as_rows_are_read_when_they_are_shared(
+    mechanism: str, unread: set[int], n_scored: int, folder: Path
+) -> None:
+    """With noise, cells that do not fit are adapted. Rows that cannot be read keep their place, without a prediction."""
+    town = Town.found(folder, draft(mechanism), names=NAMES[:3])
+    for name in town.names:
+        table = folder / name / "new.csv"
+        table.write_text(table.read_text() + "\n".join(MESSY) + "\n")
+    town.go_round()
+    _, *lines = (folder / "north" / "predictions.csv").read_text().splitlines()
+    assert [k + 1 for k, line in enumerate(lines) if not line.strip(",")] == sorted(unread)
+    assert len(lines) == N_NEW + len(MESSY)
+    (outcome,) = (event.outcome for event in town.events["north"] if event.words == "Predict")
+    assert outcome is not None
+    assert set(outcome.result.reading.unread) == unread
+    assert (outcome.result.n_scored, outcome.result.reading.n_rows) == (n_scored, len(lines))
 
 
 OWN = "e-mail;Alter;Geschlecht;ill\n" + "".join(
@@ -95,6 +117,35 @@ def test_helpers_combine_by_themselves_and_members_may_be_gone_without(folder: P
         assert (folder / name / "predictions.csv").is_file()
         assert "Combine" not in town.took(name)
     assert not (folder / "east" / "east.bundle").exists()
+
+
+def test_the_analyst_goes_on_without_combiners_beyond_the_threshold_after_a_while(folder: Path) -> None:
+    """Any three of four combiners open the same total; a member that waits reads the cause, and not who is next."""
+    town = Town.found(folder, draft("sums"))
+    for name in (*town.names, ANALYST, *town.names[:3], ANALYST):
+        turn = town.advance(name)
+    assert {waiting.step: waiting.members for waiting in turn.waits}["align"] == ("west",)
+    assert {waiting.members for waiting in town.advance("north").waits} == {("west",)}
+    town.advance("west")  # shares, and is gone before its receipt arrives
+    (receipt,) = (folder / "post" / "west" / ANALYST).glob("west.receipt*")
+    receipt.unlink()
+    for name in (*town.names[:3], ANALYST):
+        turn = town.advance(name)
+    (waiting,) = (waiting for waiting in turn.waits if waiting.step == "align")
+    assert (waiting.members, waiting.most_minutes) == (("west",), 10)
+    for name in (ANALYST, *town.names[:2], ANALYST):
+        turn = town.advance(name, patience=0)
+    (waiting,) = (waiting for waiting in turn.waits if waiting.step == "train")
+    assert (waiting.members, waiting.most_minutes) == (("east", "west"), 0)  # three must answer
+    assert {waiting.members for waiting in town.advance("north").waits} == {("east", "west")}
+    town.advance("east")
+    assert town.advance(ANALYST).waits[0].most_minutes == 10
+    assert {waiting.members for waiting in town.advance("north").waits} == {(ANALYST,)}
+    assert town.advance(ANALYST, patience=0).is_finished
+    assert town.advance("north").is_finished
+    assert town.advance("west").is_finished  # comes back
+    assert town.advance(ANALYST).is_finished
+    assert town.took(ANALYST).count("Train") == 1
 
 
 @pytest.mark.parametrize(("epsilon", "expected_rows", "advice"), [(2.0, 0, "share"), (0.001, 200, "do not share")])

@@ -3,7 +3,8 @@
 It knows nothing but the list of steps. One pass (`Driver.advance`) fetches the files that are addressed to the member, runs
 the steps that are ready, and puts what they made at the place. If a pass is interrupted, the next one continues: it finds
 in the folder what steps have made, compares what was put with the files at the place, and does not fetch a version of a file
-that was replaced before. Nothing depends on clocks. `Driver.look` reports the state and changes nothing.
+that was replaced before. Nothing depends on clocks, except how long files are awaited that a step can do without. `Driver.look`
+reports the state and changes nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from mooring.atomic_io import copy_atomically, make_folder, open_plain_file
 from mooring.errors import RefusedError
 from mooring.protocol.common_steps import BUNDLE, FITTING
 from mooring.protocol.driver.agreement import Agreement
+from mooring.protocol.driver.causes import Causes
 from mooring.protocol.driver.journal import Journal
 from mooring.protocol.driver.post import AwayError, Event, Post
 from mooring.protocol.driver.questions import (
@@ -55,7 +57,15 @@ class Waiting(Record):
     lacks: tuple[str, ...] = ()
     """What its inputs lack."""
     members: tuple[str, ...] = ()
-    """Members whose files it waits for."""
+    """Members that it waits for: those who can make a file that is missing or, if it is several steps away, its cause."""
+    most_minutes: int = 0
+    """For how long it waits for them at most, because it can do without their files; 0 for without a limit."""
+
+    def __str__(self) -> str:
+        words = f"'{self.title}' waits for {', '.join(self.members) or ' and '.join(self.lacks)}"
+        if self.most_minutes:
+            words += f", for {self.most_minutes} minutes at most: the files of the others suffice"
+        return f"{words}."
 
 
 @dataclass(frozen=True)
@@ -81,8 +91,7 @@ class Turn(Record):
             return f"The place cannot be reached, and will be tried again: {self.away}"
         parts = [f"Not answered yet: {question.words}" for question in self.questions]
         of_members = tuple(waiting for waiting in self.waits if waiting.members)
-        for waiting in (of_members or self.waits)[:1]:  # later steps wait for the first
-            parts.append(f"'{waiting.title}' waits for {', '.join(waiting.members) or ' and '.join(waiting.lacks)}.")
+        parts += [str(waiting) for waiting in (of_members or self.waits)[:1]]  # later steps wait for the first
         return " ".join(parts) or "Waiting for the files of others."
 
 
@@ -250,34 +259,68 @@ class Driver:
             if state.step.awaits is not None and (self.given.is_analyst or state.step.role != "designer")
         ]
 
-    def _weigh(self, state: StepState) -> Waiting | None:
-        """Return what a step waits for; None if it can run."""
-        step, workspace = state.step, self.workspace
+    def _weigh(self, state: StepState, *, note: bool = False) -> Waiting | None:
+        """Return what a step waits for; None if it can run. With `note`, the journal records since when it waits."""
+        step = state.step
         if AGREED in step.needs and not self.agreement.is_reached:
             return Waiting(step.name, step.title, (AGREED.what,))
-        assert step.awaits is not None
-        awaited = dict.fromkeys(step.awaits(workspace)) if AGREED in step.needs else {}
-        awaited |= {name: None for item in state.waits_for for name in self._list_senders(item)}
+        missing, most_minutes = self._list_awaited(step, note=note) if AGREED in step.needs else ([], 0)
+        missing += [route for item in state.waits_for for route in self._list_arriving(item)]
         lacks = tuple(item.what for item in state.waits_for)
-        members = tuple(name for name in awaited if name not in self.given.without)
-        return Waiting(step.name, step.title, lacks, members) if lacks or members else None
+        members = self._name_causes(missing)
+        return Waiting(step.name, step.title, lacks, members, most_minutes) if lacks or missing else None
 
-    def _list_senders(self, item: Item) -> list[str]:
-        """Return the members whose files are part of an item and have not arrived."""
-        root, own_name = self.workspace.root, self.workspace.identify().name
+    def _list_awaited(self, step: Step, *, note: bool) -> tuple[list[Route], int]:
+        """Return the routes of files that a step waits for and, if it can do without them, for how many minutes at most."""
+        by_arrival = self._arrange_arriving()
+        for awaited in step.awaits or ():
+            names, are_enough = awaited.list_missing(self.workspace)
+            missing = [
+                by_arrival[path]
+                for name in names
+                if name not in self.given.without and (path := awaited.file.replace("NAME", name)) in by_arrival
+            ]
+            if missing and not are_enough:
+                return missing, 0
+            if missing and self.post.journal.measure_wait(awaited.file, note=note) < 60 * self.given.patience:
+                return missing, self.given.patience
+        return [], 0
+
+    def _list_arriving(self, item: Item) -> list[Route]:
+        """Return the routes of files that are part of an item and have not arrived."""
         return [
-            route.sender
-            for route in (list_routes(self.workspace.study) if self.agreement.is_reached else ())
-            if any(fnmatchcase(route.arrivals.get(own_name, ""), pattern) for pattern in item.files)
-            and not (root / route.arrivals[own_name]).is_file()
+            route
+            for path, route in self._arrange_arriving().items()
+            if any(fnmatchcase(path, pattern) for pattern in item.files)
+            and route.sender not in self.given.without
+            and not (self.workspace.root / path).is_file()
         ]
+
+    def _arrange_arriving(self) -> dict[str, Route]:
+        """Return the routes of files for this member by where they arrive."""
+        if not self.agreement.is_reached:
+            return {}
+        own_name = self.workspace.identify().name
+        return {
+            route.arrivals[own_name]: route for route in list_routes(self.workspace.study) if own_name in route.arrivals
+        }
+
+    def _name_causes(self, missing: list[Route]) -> tuple[str, ...]:
+        """Return the members because of whom files are missing: their senders, or those that the senders wait for."""
+        senders = tuple(dict.fromkeys(route.sender for route in missing))
+        if self.post.place is None or self.post.is_away or not missing:
+            return senders
+        causes = Causes(self.workspace, list_routes(self.workspace.study), self.post.files)
+        traced = [name for route in missing for name in causes.trace(route)]
+        own_name = self.workspace.identify().name
+        return tuple(dict.fromkeys(name for name in traced if name != own_name)) or senders
 
     def _take(self, waits: list[Waiting], left: list[Step]) -> bool:
         for state in self.list_own_states():
             step = state.step
             if self._is_done(state) or (step.consent and step.consent in self._declined):
                 continue
-            if (waiting := self._weigh(state)) is not None:
+            if (waiting := self._weigh(state, note=True)) is not None:
                 waits.append(waiting)
                 continue
             if FITTING in step.needs and self._awaits_reading():
@@ -452,12 +495,16 @@ class Driver:
         return not self.list_missing()
 
     def list_missing(self) -> list[Route]:
-        """Return the routes of files for this member alone that have not arrived and that the run waits for."""
+        """Return the routes of files for this member alone that have not arrived, besides those that its steps wait for."""
         workspace, own_name = self.workspace, self.workspace.identify().name
+        awaited = [
+            each.file.replace("NAME", "*") for state in self.list_own_states() for each in state.step.awaits or ()
+        ]
         return [
             route
             for route in list_routes(workspace.study)
             if route.only_recipient == own_name
+            and not any(fnmatchcase(route.arrivals[own_name], pattern) for pattern in awaited)
             and route.sender not in (own_name, *self.given.without)
             and (route.step.when is None or route.step.when(workspace))
             and not (workspace.root / route.arrivals[own_name]).is_file()

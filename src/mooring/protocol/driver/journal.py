@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,8 @@ class Entries(Record):
     """For each path at the place: SHA-256 of the version that was put last."""
     checked: str = ""
     """SHA-256 of the table that was checked last."""
+    waits: dict[str, float] = field(default_factory=dict)
+    """Since when, in seconds, files have been awaited that a step can do without."""
 
 
 class Journal:
@@ -81,6 +84,14 @@ class Journal:
     def note_checked(self, digest: str) -> None:
         """Record which table was checked."""
         self._save(replace(self.entries, checked=digest))
+
+    def measure_wait(self, file: str, *, note: bool) -> float:
+        """Return for how many seconds files have been awaited; with `note`, the first call records the time."""
+        now = time.time()
+        since = self.entries.waits.get(file, now)
+        if note and (file not in self.entries.waits or since > now):  # a clock that was set back
+            self._save(replace(self.entries, waits={**self.entries.waits, file: now}))
+        return max(0.0, now - since)
 
     def _save(self, entries: Entries) -> None:
         self.entries = entries

@@ -55,6 +55,9 @@ class Given:
     share: Sharing = "ask"
     without: Collection[str] = ()
     """Members for whose files the run does not wait."""
+    patience: int = 10
+    """For how many minutes the run waits for files that a step can do without, such as those of combiners beyond the
+    threshold."""
     n_members: int = 0
     """Number of members besides the analyst. Once as many have joined, the analyst is asked whether these are all."""
 

@@ -32,12 +32,14 @@ from mooring.protocol.storage.vault import Vault
 from mooring.protocol.transport.addresses import is_url, local_path, redact_address
 from mooring.protocol.transport.object_stores import NOT_THERE, TOO_LARGE, download, open_folder, read_size
 from mooring.serialization import Count, Record, count_noun, render_html
-from mooring.tables.encoder import LabelUse, encoded_batches, read_encoded
-from mooring.tables.files import is_parquet
+from mooring.tables.encoder import EncodedRows, LabelUse, RowsLeftOut, UnfitUse, encoded_batches, read_encoded
+from mooring.tables.files import is_parquet, no_rows
+from mooring.tables.problems import Problem, ProblemKind
 from mooring.tables.schema import Schema
 from mooring.typing import Matrix, Progress, TableSource
 
 PREDICT_FILE = "predict.json"
+_MOST_NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,10 @@ class PredictionRecord(Record):
     """The class that the model predicts for every row; empty if it predicts several, or numbers."""
     n_classes: Count = 0
     """Number of the study's classes; 0 for a number."""
+    n_unread: Count = 0
+    """Number of further rows that could not be read, so that they have no prediction."""
+    n_scored: Count = 0
+    """Number of rows whose label was known, if the predictions have a score."""
 
     def state_only_class(self) -> str:
         """Return a sentence if the model predicts one of several classes for every row; empty otherwise."""
@@ -124,12 +130,49 @@ class Adjustment:
         return replace(self, record=replace(self.record, coverage=coverage))
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How new rows were read."""
+
+    n_rows: int
+    """Number of all rows in the table."""
+    unread: tuple[int, ...] = ()
+    """Numbers of the rows that could not be read, counted from 1 without the header. They have no prediction."""
+    ids: dict[int, dict[str, str]] = field(default_factory=dict)
+    """Their ids by column, by the number of the row."""
+    reasons: tuple[Problem, ...] = ()
+    """Why they could not be read."""
+    adapted: tuple[Problem, ...] = ()
+    """Cells that do not fit and were adapted, as they are when rows are shared."""
+
+    def state(self) -> list[str]:
+        """Return a sentence on the rows without a prediction, and one on adapted cells."""
+        lines = []
+        if self.unread:
+            rows = ", ".join(map(str, self.unread[:_MOST_NAMED]))
+            rows += f" and {len(self.unread) - _MOST_NAMED:,} more" if len(self.unread) > _MOST_NAMED else ""
+            why = "; ".join(dict.fromkeys(map(_name_problem, self.reasons)))
+            subject = "row cannot be read and has" if len(self.unread) == 1 else "rows cannot be read and have"
+            named = f"row{'s' * (len(self.unread) > 1)} {rows}"
+            lines.append(f"{len(self.unread):,} of {self.n_rows:,} {subject} no prediction: {named} ({why}).")
+        if self.adapted:
+            n_cells = sum(problem.n_cells for problem in self.adapted)
+            why = "; ".join(f"{_name_problem(problem)} ({problem.n_cells:,})" for problem in self.adapted)
+            do = "cell does not fit and was" if n_cells == 1 else "cells do not fit and were"
+            lines.append(f"{n_cells:,} {do} adapted, as they are when rows are shared: {why}.")
+        return lines
+
+
+def _name_problem(problem: Problem) -> str:
+    return f"{problem.column!r} has {problem.got}" if problem.column else f"a line has {problem.got}"
+
+
 @dataclass(frozen=True, eq=False)
 class Predictions:
     """The predictions of new rows by the joint model, and their scores if the rows have labels."""
 
     values: npt.NDArray[Any]
-    """Names of classes, or numbers, in the order of the rows; shape (n,)."""
+    """Names of classes, or numbers, in the order of the rows; shape (n,). Rows that could not be read have none."""
     classes: tuple[str, ...]
     """The study's classes; empty for a number."""
     probabilities: Matrix | None
@@ -152,13 +195,30 @@ class Predictions:
     """How held-out rows changed the probabilities, or the interval of each number; None without such rows."""
     n_shared: int = 0
     """Number of labelled rows that were shared before, so that the model was trained on them."""
+    reading: Reading | None = None
+    """How the rows were read; None if all of them could be."""
+    n_scored: int = 0
+    """Number of rows whose label is known."""
 
     def as_table(self) -> dict[str, list[Any]]:
-        """Return the columns of a table: ids, prediction and, if there are probabilities, probability_<class> per class."""
+        """Return the columns of a table: ids, prediction and, if there are probabilities, probability_<class> per class.
+
+        The table has all rows in their order; those that could not be read have empty cells (None) but for their ids.
+        """
         shares = () if self.probabilities is None else np.round(self.probabilities, 6).T.tolist()
         named = {f"probability_{name}": column for name, column in zip(self.classes, shares, strict=False)}
         ends = {} if self.intervals is None else dict(zip(("low", "high"), self.intervals.T.tolist(), strict=True))
-        return {**self.ids, "prediction": self.values.tolist(), **ends, **named}
+        columns: dict[str, list[Any]] = {**self.ids, "prediction": self.values.tolist(), **ends, **named}
+        if self.reading is None:
+            return columns
+        return {name: list(self._spread(name, column, self.reading)) for name, column in columns.items()}
+
+    @staticmethod
+    def _spread(name: str, column: list[Any], reading: Reading) -> Iterator[Any]:
+        """Yield the cells of a column with one for each row that could not be read."""
+        cells, unread = iter(column), frozenset(reading.unread)
+        for number in range(1, reading.n_rows + 1):
+            yield reading.ids.get(number, {}).get(name) if number in unread else next(cells)
 
     @property
     def intervals(self) -> Matrix | None:
@@ -172,7 +232,8 @@ class Predictions:
         """Sentences on what the model may disclose about its rows, and on each score."""
         joint, alone = self.score, self.local_only
         only_class = self.record.state_only_class()
-        lines = [*([only_class] if only_class else []), *([] if self.release is None else [str(self.release)])]
+        lines = [] if self.reading is None else self.reading.state()
+        lines += [*([only_class] if only_class else []), *([] if self.release is None else [str(self.release)])]
         lines += [] if joint is None else [f"Joint model on these rows: {joint.metric} {joint.with_interval()}."]
         lines += [] if alone is None else [f"A model of your raw rows alone: {alone.with_interval()}."]
         if self.n_shared:
@@ -213,6 +274,8 @@ class Predictions:
             None if self.adjustment is None else self.adjustment.record,
             only_class=self.only_class,
             n_classes=len(self.classes),
+            n_unread=0 if self.reading is None else len(self.reading.unread),
+            n_scored=self.n_scored,
         )
 
     @property
@@ -262,33 +325,43 @@ def predict_rows(
 ) -> Predictions:
     """Score new rows, with or without their label, by what the analyst delivered in the folder `result`.
 
-    If `own_rows`, the rows that were shared, are given, a model is trained on them alone for comparison.
+    Rows are read as they are when they are shared. In a study that adapts cells that do not fit, the same is done here; in
+    others, rows with such a cell have no prediction. If `own_rows`, the rows that were shared, are given, a model is trained
+    on them alone for comparison.
     """
     exchange = exchange_of(study)
     opened = exchange.open_result(vault, study, result)
     if not opened.model_digest:
         raise InputError("result", problem="The result has no model.", cure="Ask the analyst to train one.")
-    predict, release, taken = opened.predict, opened.release, opened.schema
+    release, taken = opened.release, opened.schema
+    unfit: UnfitUse = "adapt" if exchange.adapts_rows(study) else "leave out"
     asked = ignore = (*ignore, *sorted(study.schema.names - taken.names))  # what this model does not need
     schema, person = taken, exchange.person_column(study)
     if person and person not in (*study.ids, *ignore):
         schema, ignore = replace(schema, ids=(person, *study.ids)), (*ignore, person)
     label, recorded = taken.label, _list_recorded(study, taken)
     prints = Fingerprinter(vault.ledger_key, recorded)
-    values_by_block, shares, truth, rows = [], [], [], []
+    values_by_block, shares, truth, is_labelled, rows = [], [], [], [], []
     ids: dict[str, list[str]] = {}
     # a column of labels that are not known yet
     labels: LabelUse = "ignore" if label.column in ignore else "allow"
-    for block in encoded_batches(schema, data, labels=labels, ignore=asked, with_ids=True, progress=progress):
+    left_out = RowsLeftOut()
+    for block in encoded_batches(
+        schema, data, labels=labels, ignore=asked, with_ids=True, unfit=unfit, left_out=left_out, progress=progress
+    ):
         for name, texts in block.ids.items():
             ids.setdefault(name, []).extend(texts)
-        values, probabilities = scoring.apply_threshold(predict(block.rows))
+        values, probabilities = scoring.apply_threshold(opened.predict(block.rows))
         values_by_block.append(values)
         shares += [] if probabilities is None else [probabilities]
-        truth += [] if block.labels is None else [block.labels]
-        rows += [block.rows] if own_rows is not None or scoring.importance else []
+        labelled = _find_labelled(block)
+        is_labelled.append(labelled)
         if block.labels is not None:
-            prints.add(block.values[:, : len(recorded)])
+            truth.append(block.labels[labelled])
+            prints.add(block.values[labelled, : len(recorded)])
+        rows += [block.rows[labelled]] if own_rows is not None or scoring.importance else []
+    if not values_by_block:
+        raise left_out.problems[0].error() if left_out.problems else no_rows()
     predicted, each = np.concatenate(values_by_block), np.concatenate(shares) if shares else None
     scored = prints.take()
     held_out = scoring.held_out
@@ -296,16 +369,32 @@ def predict_rows(
     adjusted, probabilities = predicted, each
     if adjustment is not None:
         adjusted, probabilities = scoring.apply_threshold(adjustment.apply(predicted, each))
-    known = np.concatenate(truth) if truth else None
     kind: Kind = "classes" if label.kind == "classes" else "number"
-    joint = None if known is None else score(known, predicted, kind=kind, rng=_rng(), shares=each)
-    words, classes = np.array(label.classes)[adjusted] if kind == "classes" else adjusted, label.classes
-    if known is None:
-        return Predictions(words, classes, probabilities, None, None, None, ids, None, None, release, adjustment)
+    words = np.array(label.classes)[adjusted] if kind == "classes" else adjusted
+    reading = _describe_reading(left_out, unfit, label.column)
+    predictions = Predictions(
+        words,
+        label.classes,
+        probabilities,
+        None,
+        None,
+        ids=ids,
+        release=release,
+        adjustment=adjustment,
+        reading=reading,
+    )
+    if not truth:
+        return predictions
+    known, mask = np.concatenate(truth), np.concatenate(is_labelled)
+    predicted, adjusted = predicted[mask], adjusted[mask]
+    each, probabilities = (None if of_rows is None else of_rows[mask] for of_rows in (each, probabilities))
+    joint = score(known, predicted, kind=kind, rng=_rng(), shares=each)
     alone = gain = by_own_rows = evaluation = importance = None
     new_rows = np.concatenate(rows) if rows else np.zeros((0, taken.n_features))
     if own_rows is not None:
-        by_own_rows = scoring.apply_threshold(_predict_alone(taken, own_rows, new_rows, ignore))
+        own_unfit: UnfitUse = "adapt" if unfit == "adapt" else "refuse"
+        own = read_encoded(taken, own_rows, ignore=tuple(ignore), unfit=own_unfit)
+        by_own_rows = scoring.apply_threshold(_predict_alone(taken, own, new_rows))
         predicted_alone, shares_alone = by_own_rows
         both = None if each is None or shares_alone is None else (each, shares_alone[None])
         joint = score(known, predicted, kind=kind, rng=_rng(), shares=None if both is None else each)
@@ -313,17 +402,42 @@ def predict_rows(
         gain = compare(known, predicted, predicted_alone[None], kind=kind, shares=both)
     if kind == "classes":
         evaluation = evaluate_classes(
-            known, (predicted, each), by_own_rows, classes=classes, threshold=scoring.threshold
+            known, (predicted, each), by_own_rows, classes=label.classes, threshold=scoring.threshold
         )
         if adjustment is not None:
-            recalibrated = evaluate_classes(known, (adjusted, probabilities), classes=classes).joint
+            recalibrated = evaluate_classes(known, (adjusted, probabilities), classes=label.classes).joint
             evaluation = replace(evaluation, joint=replace(evaluation.joint, calibration=recalibrated.calibration))
     if scoring.importance:
         widths = {column.name: column.width for column in taken.columns}
-        importance = measure_importance(predict, new_rows, known, widths=widths, kind=kind)
-    n_shared = int(Ledger(vault.folder).find_shared(study.digest, scored).sum())
-    more = (evaluation, importance, release, adjustment and adjustment.with_coverage(known - predicted))
-    return Predictions(words, classes, probabilities, joint, alone, gain, ids, *more, n_shared)
+        importance = measure_importance(opened.predict, new_rows, known, widths=widths, kind=kind)
+    return replace(
+        predictions,
+        score=joint,
+        local_only=alone,
+        gain=gain,
+        evaluation=evaluation,
+        importance=importance,
+        adjustment=adjustment and adjustment.with_coverage(known - predicted),
+        n_scored=known.size,
+        n_shared=int(Ledger(vault.folder).find_shared(study.digest, scored).sum()),
+    )
+
+
+def _find_labelled(block: EncodedRows) -> npt.NDArray[np.bool_]:
+    """Return which rows of a block have a label that can be read."""
+    if block.labelled is not None:
+        return block.labelled
+    return np.full(len(block.rows), block.labels is not None)
+
+
+def _describe_reading(left_out: RowsLeftOut, unfit: UnfitUse, label: str) -> Reading | None:
+    """Return how a table was read; None if everything in it fits but labels, without which a row is predicted."""
+    problems = [problem for problem in left_out.problems if problem.column != label]
+    if not problems:
+        return None
+    is_reason = {problem: unfit == "leave out" or problem.kind is ProblemKind.LINE_LENGTH for problem in problems}
+    reasons, adapted = ([problem for problem in problems if is_reason[problem] is side] for side in (True, False))
+    return Reading(left_out.n_rows, tuple(left_out.numbers), left_out.ids, tuple(reasons), tuple(adapted))
 
 
 def _list_recorded(study: Study, taken: Schema) -> list[str]:
@@ -332,9 +446,8 @@ def _list_recorded(study: Study, taken: Schema) -> list[str]:
     return [name for name in names if name in {column.name for column in study.columns}]
 
 
-def _predict_alone(schema: Schema, own_rows: TableSource, new_rows: Matrix, ignore: Collection[str]) -> Predicted:
+def _predict_alone(schema: Schema, encoded: EncodedRows, new_rows: Matrix) -> Predicted:
     """Return the predictions of rows by a model of one's raw rows alone."""
-    encoded = read_encoded(schema, own_rows, ignore=tuple(ignore))
     assert encoded.labels is not None
     kind: Kind = "classes" if schema.label.kind == "classes" else "number"
     fitted = train_learner(AUTO, encoded.rows, encoded.labels, kind=kind, seed=0)
@@ -351,7 +464,8 @@ def _adjust(
     scored: Words,
 ) -> Adjustment:
     """Fit to labelled rows that were not shared, and whose fingerprints are not among those of the rows scored."""
-    encoded, ledger = read_encoded(opened.schema, data, ignore=tuple(ignore)), Ledger(vault.folder)
+    unfit: UnfitUse = "adapt" if exchange_of(study).adapts_rows(study) else "leave out"
+    encoded, ledger = read_encoded(opened.schema, data, ignore=tuple(ignore), unfit=unfit), Ledger(vault.folder)
     assert encoded.labels is not None
     label, recorded = opened.schema.label, _list_recorded(study, opened.schema)
     fingerprints = prints.add(encoded.values[:, : len(recorded)])

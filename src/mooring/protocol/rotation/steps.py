@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mooring.protocol.participant.steps import take_own_step
-from mooring.protocol.step import AGREE, AGREED, Addition, Choice, Item, Question, Sent, Step, await_nobody
+from mooring.protocol.step import AGREE, AGREED, AWAITS_NOBODY, Addition, Choice, Item, Question, Sent, Step
 from mooring.protocol.workspace import Outcome, Workspace, has_label
 from mooring.typing import Progress
 
@@ -32,7 +32,7 @@ STEPS = (
         needs=(AGREED,),
         makes=(Item("the sealed anchor", ("STUDY.anchor",)),),
         sends=(Sent("STUDY.anchor", "participant"),),
-        awaits=await_nobody,
+        awaits=AWAITS_NOBODY,
         run=deal,
         after="enrol",
     ),

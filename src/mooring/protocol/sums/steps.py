@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from mooring.errors import RefusedError, StorageError
@@ -10,16 +10,16 @@ from mooring.protocol.participant.steps import take_own_step
 from mooring.protocol.step import (
     AGREED,
     ASK_BUNDLES,
+    AWAITED_BUNDLES,
+    AWAITS_NOBODY,
     BUNDLES,
     SHARE_ONCE,
     Addition,
+    Awaited,
     Item,
     Question,
     Sent,
     Step,
-    await_bundles,
-    await_files,
-    await_nobody,
 )
 from mooring.protocol.workspace import Outcome, Workspace
 from mooring.typing import Progress
@@ -55,30 +55,42 @@ def list_combiners(workspace: Workspace) -> Sequence[str]:
     return sum_scheme(workspace.study).combiners
 
 
-def await_receipts(workspace: Workspace) -> Sequence[str]:
-    """Return participants whose bundle has not arrived or, if all have, combiners who have not tested all of them."""
+def count_enough_combiners(workspace: Workspace) -> int:
+    """Return how many combiners open a total. Any of them open the same total of a list, so that others may be absent."""
+    from mooring.protocol.sums.scheme import sum_scheme
+
+    return sum_scheme(workspace.study).threshold.threshold
+
+
+def list_receipts(workspace: Workspace) -> Sequence[str]:
+    """Return combiners who have tested all bundles that are there."""
     inbox = workspace.root / "inbox"
-    return await_bundles(workspace) or [
-        name for name in list_combiners(workspace) if not _mentions_all(workspace, inbox / f"{name}.receipt")
-    ]
+    return [name for name in list_combiners(workspace) if _mentions_all(workspace, inbox / f"{name}.receipt")]
 
 
-def await_listed(workspace: Workspace) -> Sequence[str]:
-    """Return participants whose bundle is on the closing list and has not arrived: a shared folder may bring it later."""
-    from mooring.protocol.sums.answers import read_closing_list
+def list_listed(workspace: Workspace) -> Sequence[str]:
+    """Return participants whose bundle is on the closing list."""
+    listed = _read_listed(workspace)
+    return [member.name for member in workspace.study.participants if member.signing_key in listed]
+
+
+def list_arrived(workspace: Workspace) -> Sequence[str]:
+    """Return participants whose bundle on the closing list is there: a shared folder may bring it after the list."""
     from mooring.protocol.sums.bundle import list_header_digests
 
-    study = workspace.study
-    try:
-        listed = read_closing_list(workspace.root / "closing.list", study).digests
-    except (RefusedError, StorageError):
-        return []  # it is not there yet, or combining says what is wrong with it
+    listed, study = _read_listed(workspace), workspace.study
     here = list_header_digests(workspace.root / "inbox", study)
-    return [
-        member.name
-        for member in study.participants
-        if (digest := listed.get(member.signing_key)) is not None and digest not in here
-    ]
+    return [member.name for member in study.participants if listed.get(member.signing_key) in here]
+
+
+def _read_listed(workspace: Workspace) -> Mapping[str, str]:
+    """Return the digest of each listed bundle by the key of its sender; none without a list, or if it is refused."""
+    from mooring.protocol.sums.answers import read_closing_list
+
+    try:
+        return read_closing_list(workspace.root / "closing.list", workspace.study).digests
+    except (RefusedError, StorageError):
+        return {}  # combining says what is wrong with it
 
 
 def confirm(
@@ -144,7 +156,7 @@ STEPS = (
         makes=(Item("your receipt for the bundles", ("NAME.receipt",), _has_tested),),
         sends=(Sent("NAME.receipt", "analyst", "inbox", grows=True),),
         asks=(ASK_BUNDLES,),
-        awaits=await_nobody,
+        awaits=AWAITS_NOBODY,
         run=confirm,
         after="send",
     ),
@@ -160,7 +172,7 @@ STEPS = (
         makes=(SHARE,),
         sends=(Sent("NAME.share", "analyst", "inbox"),),
         asks=(ASK_BUNDLES, Question("closing_list", "Closing list", "usual", "--list", default="closing.list")),
-        awaits=await_listed,
+        awaits=(Awaited("inbox/NAME.bundle", list_listed, ready=list_arrived),),
         run=combine,
         after="confirm",
     ),
@@ -172,7 +184,10 @@ ADDITIONS = (
         makes=(CLOSED,),
         sends=(Sent("analysis/closing.list", "combiner"),),
         asks=(Question("receipts", "Receipts", "usual", "--receipts", default="inbox"),),
-        awaits=await_receipts,
+        awaits=(
+            AWAITED_BUNDLES,
+            Awaited("inbox/NAME.receipt", list_combiners, count_enough_combiners, list_receipts),
+        ),
         title="Close the list",
         explanation="Sign the list of contributions that make up the total, for the combiners; a study is closed once.",
     ),
@@ -180,6 +195,6 @@ ADDITIONS = (
         step="train",
         needs=(SHARES,),
         asks=(Question("shares", "Shares", "usual", "--shares", default="inbox"),),
-        awaits=await_files("inbox/NAME.share", list_combiners),
+        awaits=(Awaited("inbox/NAME.share", list_combiners, count_enough_combiners),),
     ),
 )
