@@ -3,8 +3,8 @@
 It knows nothing but the list of steps. One pass (`Driver.advance`) fetches the files that are addressed to the member, runs
 the steps that are ready, and puts what they made at the place. If a pass is interrupted, the next one continues: it finds
 in the folder what steps have made, compares what was put with the files at the place, and does not fetch a version of a file
-that was replaced before. Nothing depends on clocks, except how long files are awaited that a step can do without. `Driver.look`
-reports the state and changes nothing.
+that was replaced before. Nothing depends on clocks, except how long files are awaited that a step can do without.
+`Driver.look` reports the state and changes nothing.
 """
 
 from __future__ import annotations
