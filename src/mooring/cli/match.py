@@ -41,6 +41,9 @@ def match(
     separator: Annotated[
         str, typer.Option(help="Separator of a text file.", show_default="as its first line suggests")
     ] = "",
+    encoding: Annotated[
+        str, typer.Option(help='Encoding of a text file, such as "windows-1252".', show_default="as its bytes suggest")
+    ] = "",
     show_values: Annotated[
         bool,
         typer.Option("--show-values", help="Show on this screen the words that the study does not declare."),
@@ -68,6 +71,7 @@ def match(
         decimal=decimal,
         date_format=date_format,
         separator=separator,
+        encoding=encoding,
         show_values=show_values,
     )
     return console.show_outcome(outcome)

@@ -28,6 +28,7 @@ from mooring.protocol.step import (
     Step,
 )
 from mooring.protocol.workspace import CARDS, MAPPING, Outcome, Workspace, has_file, has_label, has_record
+from mooring.tables.text_encodings import ENCODINGS
 from mooring.typing import Progress
 
 
@@ -286,6 +287,15 @@ COMMON: Sequence[Step] = (
             Question("decimal", "Decimal mark", "text", "--decimal", is_optional=True, hint="a point or a comma"),
             Question("date_format", "Form of dates", "text", "--date-format", is_optional=True, hint="%d.%m.%Y"),
             Question("separator", "Separator", "text", "--separator", is_optional=True, is_rare=True),
+            Question(
+                "encoding",
+                "Encoding, if not UTF-8",
+                "choice",
+                "--encoding",
+                tuple(map(Choice, ENCODINGS)),
+                is_optional=True,
+                is_rare=True,
+            ),
             Question("show_values", "Show unknown words on this screen", "tick", "--show-values", is_optional=True),
         ),
         run=participant.match,

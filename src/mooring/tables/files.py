@@ -26,6 +26,7 @@ from mooring.errors import InputError, StorageError
 from mooring.tables.cells import as_text, is_utf8
 from mooring.tables.mapping import MappedTable, TableMapping
 from mooring.tables.schema import find_repeated
+from mooring.tables.text_encodings import USUAL, decode_text
 from mooring.typing import TableSource
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".data", ".txt")
@@ -54,6 +55,7 @@ class OpenTable:
     longest_line: int = 0
     """Length of the header in bytes, which indicates how long the rows may be."""
     encoding: str = "utf-8"
+    """Encoding of a text file."""
     n_skipped: int = 1
     """Number of lines before the first row: 1, or 0 if the first line of a text file is a row."""
     unmapped: OpenTable | None = None
@@ -61,7 +63,7 @@ class OpenTable:
     mapping: TableMapping | None = None
 
 
-def open_table(data: TableSource, *, agreed: bool = True, separator: str = "") -> OpenTable:
+def open_table(data: TableSource, *, agreed: bool = True, separator: str = "", encoding: str = "") -> OpenTable:
     """Read the header of a file and nothing else, or take the columns of a data frame.
 
     Parameters
@@ -71,13 +73,16 @@ def open_table(data: TableSource, *, agreed: bool = True, separator: str = "") -
         semicolons or tabs; or Parquet (.parquet, .pq). The index of a data frame is ignored. A `MappedTable` is such a
         table with the mapping by which it is read.
     agreed : bool
-        Whether the form of the file is agreed on, so that text must be UTF-8 and names must be different. Otherwise text
-        may be Latin-1, and the first line may be a row.
+        Whether the form of the file is agreed on, so that text must be UTF-8, unless an encoding is given, and names must
+        be different. Otherwise text may be Windows-1252, and the first line may be a row.
     separator : str
         Separator of a text file; empty for the one that its first line suggests.
+    encoding : str
+        Encoding of a text file, one of `mooring.tables.text_encodings.ENCODINGS`; empty for UTF-8.
     """
     if isinstance(data, MappedTable):
-        return _map_names(open_table(data.data, agreed=agreed, separator=data.mapping.separator), data.mapping)
+        marks = {"separator": data.mapping.separator, "encoding": data.mapping.encoding}
+        return _map_names(open_table(data.data, agreed=agreed, **marks), data.mapping)
     if not isinstance(data, str | Path):
         return _open_frame(data)
     path = Path(data)
@@ -87,7 +92,7 @@ def open_table(data: TableSource, *, agreed: bool = True, separator: str = "") -
             _require_plausible_sizes(file.metadata, path.stat().st_size)
             table = OpenTable(path, tuple(file.schema_arrow.names), schema=file.schema_arrow)
     elif is_table_file(path):
-        table = _text_header(path, agreed, separator)
+        table = _text_header(path, agreed, separator, encoding)
     else:
         raise not_a_table(f"a file whose name ends in {path.suffix!r}")
     if agreed or table.schema is not None:
@@ -186,9 +191,9 @@ def _require_plausible_sizes(metadata: Any, n_bytes: int) -> None:
         raise not_a_table("a Parquet file that grows too much when it is read")
 
 
-def _text_header(path: Path, agreed: bool, separator: str) -> OpenTable:
+def _text_header(path: Path, agreed: bool, separator: str, encoding: str) -> OpenTable:
     try:
-        with gzip.open(path) if is_gzip(path) else path.open("rb") as file:
+        with open_text(path) as file:
             line = file.readline(_LONGEST_HEADER)
     except (OSError, EOFError, zlib.error):
         raise not_a_table("a file that is damaged or cannot be read") from None
@@ -202,10 +207,13 @@ def _text_header(path: Path, agreed: bool, separator: str) -> OpenTable:
             got="an empty first line" if path.stat().st_size else "an empty file",
             cure="Write the table again, with a header.",
         )
-    encoding = "utf-8" if is_utf8(line) else "latin-1"
-    if agreed and encoding != "utf-8":
-        raise not_a_table("a first line that is not text in UTF-8")
-    text = line.decode(encoding)
+    if not encoding:
+        encoding = "utf-8" if is_utf8(line) else USUAL
+        if agreed and encoding != "utf-8":
+            raise not_a_table(
+                "a first line that is not text in UTF-8", f'Or declare encoding = "{USUAL}" in a mapping.'
+            )
+    text = decode_text(line, encoding)
     try:
         marks = (mark for mark in ",;\t" if len(next(csv.reader([text], delimiter=mark))) > 1)
         separator = separator or next(marks, ",")
@@ -213,6 +221,11 @@ def _text_header(path: Path, agreed: bool, separator: str) -> OpenTable:
     except csv.Error:
         raise not_a_table("a first line with stray quotes") from None
     return OpenTable(path, tuple(name.strip() for name in names), separator, longest_line=len(line), encoding=encoding)
+
+
+def open_text(path: Path) -> Any:
+    """Open a text file for reading bytes, compressed or not."""
+    return gzip.open(path) if is_gzip(path) else path.open("rb")
 
 
 def require_different(names: Sequence[str]) -> None:
@@ -249,11 +262,11 @@ def no_rows() -> InputError:
     )
 
 
-def not_a_table(got: str) -> InputError:
+def not_a_table(got: str, further: str = "") -> InputError:
     """Return the error for a file that cannot be read as a table."""
     return InputError(
         "data file",
         expected=f"a table ({', '.join(TEXT_SUFFIXES)}, also with .gz, in UTF-8; or .parquet)",
         got=got,
-        cure="Save the table again as comma-separated text or Parquet.",
+        cure=f"Save the table again as comma-separated text or Parquet. {further}".strip(),
     )

@@ -22,6 +22,7 @@ from mooring.errors import InputError, RefusedError
 from mooring.serialization import Record, count_noun, read_entries
 from mooring.tables.cells import distinct_words, is_number, missing_numbers
 from mooring.tables.schema import MISSING_WORDS, Schema, find_repeated, require_column
+from mooring.tables.text_encodings import ENCODINGS
 
 SEPARATORS = (",", ";", "\t", "|")
 _MOST_BYTES = 2**20
@@ -54,6 +55,8 @@ class ColumnMapping(Record):
 class TableMapping(Record):
     """How a site's table is read as the table of a study."""
 
+    encoding: str = ""
+    """Encoding of a text file, such as "windows-1252"; empty for UTF-8."""
     separator: str = ""
     """Separator of a text file; empty if it is what the first line suggests."""
     decimal: str = "."
@@ -66,6 +69,7 @@ class TableMapping(Record):
     """The rules for single columns, by the name of the column in the study."""
 
     def __post_init__(self) -> None:
+        _require_one_of("encoding of the mapping", self.encoding, ("", *ENCODINGS))
         _require_one_of("separator of the mapping", self.separator, ("", *SEPARATORS))
         _require_one_of("decimal of the mapping", self.decimal, (".", ","))
         _require_date_format("the mapping", self.date_format)
@@ -233,7 +237,7 @@ def declare_mapping(
     """Return a mapping with what a person declares in options, in place of what it said of the same things.
 
     `rename` holds STUDY=TABLE names, `words` COLUMN:WORD=CATEGORY, `other` COLUMN=CATEGORY, and `missing_words` WORD or
-    COLUMN=WORD. `marks` are the separator, decimal mark and form of dates of the whole table, empty for those of `known`.
+    COLUMN=WORD. `marks` are encoding, separator, decimal mark and form of dates of the whole table, or empty to keep them.
     """
     columns = dict(known.columns)
 

@@ -82,7 +82,11 @@ class ProblemKind(StrEnum):
     CODE = "code", "a number", "Write the declared words in place of codes, or declare the codes."
     FREE_TEXT = "free-text", "many different words: free text or identifiers", "Leave the column out of the study."
     UNKNOWN_CATEGORY = "unknown-category", "a word that is not declared", "Correct its spelling, or declare it."
-    ENCODING = "encoding", "text that is not UTF-8", "Save the table again, in UTF-8."
+    ENCODING = (
+        "encoding",
+        "text that is not UTF-8",
+        'Save the table again, in UTF-8, or declare its encoding in a mapping, such as "windows-1252".',
+    )
     LINE_LENGTH = "line-length"
     ABSENT_COLUMN = "absent-column"
     UNKNOWN_COLUMN = "unknown-column"

@@ -24,6 +24,7 @@ from mooring.tables.files import OpenTable, explain_read_errors, is_gzip, no_row
 from mooring.tables.mapping import TableMapping
 from mooring.tables.problems import RaggedLines
 from mooring.tables.schema import MISSING_WORDS
+from mooring.tables.text_encodings import USUAL, Recoded, restore_bytes
 from mooring.typing import Progress
 
 Item = TypeVar("Item")
@@ -124,7 +125,7 @@ def original_name(name: str) -> str:
 def read_columns(table: OpenTable, *, keep_bytes: bool = False) -> Any:
     """Return all columns of a table in memory, as a pyarrow table: text files as text, others as in `table_batches`.
 
-    Text that is not UTF-8 is read as Latin-1.
+    Text that is not UTF-8 is read as Windows-1252.
     """
     batches = list(table_batches(table, table.names, keep_bytes=keep_bytes))
     if not batches:
@@ -135,7 +136,7 @@ def read_columns(table: OpenTable, *, keep_bytes: bool = False) -> Any:
     try:
         return pa.concat_tables([batch.cast(text) for batch in batches])
     except pa.ArrowInvalid:  # its message quotes the cell
-        return read_columns(replace(table, encoding="latin-1"))
+        return read_columns(replace(table, encoding=USUAL))
 
 
 def read_ahead(items: Iterable[Item], *, at_most: int = 2) -> Iterator[Item]:
@@ -359,6 +360,8 @@ def _parse(
     size = max(1, table.path.stat().st_size)
     with pa.OSFile(str(table.path)) as raw:
         stream = pa.CompressedInputStream(raw, "gzip") if is_gzip(table.path) else raw
+        if careful or table.encoding != "utf-8":  # the parser cannot report a line of a wrong length that is not UTF-8
+            stream = pa.PythonFile(io.BufferedReader(Recoded(stream, table.encoding), _BLOCK_BYTES), "r")
         try:
             reader = pa.csv.open_csv(
                 stream,
@@ -367,7 +370,6 @@ def _parse(
                     block_size=max(_BLOCK_BYTES, 64 * table.longest_line),
                     column_names=list(position.values()),
                     skip_rows=table.n_skipped,
-                    encoding=table.encoding,
                 ),
                 pa.csv.ParseOptions(
                     delimiter=table.separator,
@@ -388,4 +390,6 @@ def _parse(
         with reader:
             for batch in reader:
                 report(raw.tell() / size)
+                if careful:
+                    batch = pa.RecordBatch.from_arrays(list(map(restore_bytes, batch.columns)), schema=batch.schema)
                 yield batch.rename_columns(list(types))

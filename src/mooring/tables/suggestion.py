@@ -13,17 +13,19 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from mooring.tables.cells import distinct_words, is_number
-from mooring.tables.files import open_table
+from mooring.tables.files import explain_read_errors, is_parquet, open_table, open_text, require_file
 from mooring.tables.mapping import ColumnMapping, TableMapping, is_decimal_comma, read_date
 from mooring.tables.problems import SENTINELS
 from mooring.tables.reader import read_columns
 from mooring.tables.schema import MISSING_WORDS, Column, Schema, count_days
+from mooring.tables.text_encodings import recognise_encoding
 from mooring.typing import TableSource
 
 DATE_FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d")
@@ -70,7 +72,9 @@ def suggest_mapping(
     further : sequence of str
         Columns that are read beside those of the schema, such as the one that names persons.
     """
-    table, ignored = read_columns(open_table(data, separator=known.separator)), frozenset(known.ignore)
+    known = known if known.encoding else replace(known, encoding=_recognise_encoding(data))
+    opened = open_table(data, separator=known.separator, encoding=known.encoding)
+    table, ignored = read_columns(opened), frozenset(known.ignore)
     counts = {name: _count_words(table.column(name)) for name in table.column_names if name not in ignored}
     wanted = {column.name: column for column in _list_columns(schema)}
     names = [*wanted, *schema.ids, *filter(None, further)]
@@ -98,9 +102,10 @@ def suggest_mapping(
 
 
 def recognise_forms(data: TableSource) -> TableMapping:
-    """Return the decimal marks and forms of dates of a table of which nothing is known yet, where nearly all cells agree."""
+    """Return encoding, decimal marks and forms of dates of a table of which nothing is known, where most cells agree."""
     columns: dict[str, ColumnMapping] = {}
-    table = read_columns(open_table(data))
+    encoding = _recognise_encoding(data)
+    table = read_columns(open_table(data, encoding=encoding))
     for name, cells in zip(table.column_names, table.columns, strict=True):
         if not (pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type)):
             continue
@@ -111,7 +116,16 @@ def recognise_forms(data: TableSource) -> TableMapping:
             columns[name] = ColumnMapping(decimal=",")
         elif len(forms) == 1 and not is_number(words[0]):
             columns[name] = ColumnMapping(date_format=forms[0])
-    return TableMapping(columns=columns)
+    return TableMapping(encoding=encoding, columns=columns)
+
+
+def _recognise_encoding(data: TableSource) -> str:
+    """Return the encoding of a text file; empty for UTF-8, and for all other tables."""
+    if not isinstance(data, str | Path) or is_parquet(Path(data)):
+        return ""
+    require_file(Path(data))
+    with explain_read_errors(), open_text(Path(data)) as file:
+        return recognise_encoding(file)
 
 
 def _list_columns(schema: Schema) -> list[Column]:
@@ -313,8 +327,8 @@ def render_mapping(suggested: SuggestedMapping) -> str:
     mapping = suggested.mapping
     lines = [
         "# How mooring reads this site's table. It holds words of the table, so it stays here and is sent to nobody.",
-        "# separator, decimal, date_format, missing_words and ignore count for the whole table; a column's own rules follow",
-        "# under [columns.NAME], where NAME is the study's name: source, decimal, date_format, missing_words, other, and",
+        "# encoding, separator, decimal, date_format, missing_words and ignore count for the whole table; those of a column",
+        "# follow under [columns.NAME], by the study's name of it: source, decimal, date_format, missing_words, other, and",
         "# [columns.NAME.words] with the study's word for each word of the table.",
     ]
     lines += [f"{key} = {_quote(value)}" for key, value in _list_entries(mapping, TableMapping()) if key != "columns"]

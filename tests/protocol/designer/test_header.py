@@ -177,6 +177,32 @@ def test_columns_that_a_site_lacks_or_does_not_describe_are_told_with_the_neares
         merge_headers([first, first])
 
 
+@pytest.mark.parametrize(
+    ("kept", "pairs"),
+    [
+        ((), {("sex", "b"): "geschlecht", ("geschlecht", "a"): "sex", ("bmi", "b"): "kmi", ("kmi", "a"): "bmi"}),
+        ((Column("gender", "category", categories=("F", "M")),), {("bmi", "b"): "kmi", ("kmi", "a"): "bmi"}),
+        ((Column("ldl", "number", 11, 59),), {("sex", "b"): "geschlecht", ("geschlecht", "a"): "sex"}),
+    ],
+)
+def test_columns_are_paired_by_content_where_one_alone_holds_the_same(
+    kept: tuple[Column, ...], pairs: dict[tuple[str, str], str]
+) -> None:
+    """Of two columns of a site that hold the same as a third, nobody can tell which is meant."""
+    one = Header("a", (AGE, Column("sex", "category", categories=("female", "male")), Column("bmi", "number", 10, 60)))
+    words = Column("geschlecht", "category", categories=("m", "w"))
+    other = Header("b", (AGE, words, Column("kmi", "number", 12, 60), Column("day", "number", 0, 3), *kept))
+    found = {
+        (column.name, site): alike
+        for column in merge_headers([one, other])
+        for conflict in column.conflicts
+        for site in "ab"
+        for alike in ("geschlecht", "sex", "kmi", "bmi", "gender", "ldl", "day")
+        if f"not at {site}" in conflict and repr(alike) in conflict
+    }
+    assert found == pairs
+
+
 def test_columns_that_hold_neither_numbers_nor_words_nor_days_are_not_described(tmp_path: Path) -> None:
     days = pa.array([*range(18_000, 18_015), *[None] * 5], pa.date32())
     columns = {

@@ -134,10 +134,9 @@ def infer_header(
     is refused, unless every row is a different person's (`row_per_person`). Returns the header and notes on columns that
     needed a decision. The notes are for the site only.
     """
-    file = open_table(data)
-    require_header(file)
     forms = recognise_forms(data)
     file = open_table(MappedTable(data, forms))
+    require_header(file)
     names = recognise_columns(file, DeclaredColumns(categories=dict.fromkeys(categorical, ())))
     table = read_columns(file)
     person = person or ("" if row_per_person else _find_person_column(table.column_names, names))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,9 +13,12 @@ from mooring.protocol.designer.draft import DraftSettings, render_draft
 from mooring.protocol.designer.header import Header
 from mooring.tables.cells import is_number
 from mooring.tables.schema import Column, require_column
+from mooring.tables.suggestion import WordMatcher
 
 _MOST_MISSPELT = 1000  # names of a site among which misspelt ones are looked for
 _LONGEST_COMPARED = 40
+_MOST_ALIKE = 60  # names of a site whose content is compared
+_LEAST_OVERLAP = 0.8  # of two ranges that may be those of the same column
 
 
 @dataclass(frozen=True)
@@ -42,10 +46,53 @@ def merge_headers(headers: Sequence[Header]) -> tuple[MergedColumn, ...]:
     forms = {name: _list_forms(name, misspelt=misspelt) for names in apart.values() for name in names}
     near = {site: {form: name for name in reversed(names) for form in forms[name]} for site, names in apart.items()}
     all_names = dict.fromkeys(name for header in headers for name in header.described)
+    near_names = {
+        name: {site: _find_near(forms.get(name, ()), known) for site, known in near.items()} for name in all_names
+    }
+    alike = {header.site: _pair_by_content(header, headers, near_names) for header in headers}
     return tuple(
-        _merge(name, headers, {site: _find_near(forms.get(name, ()), known) for site, known in near.items()})
+        _merge(name, headers, near_names[name], {site: pairs.get(name, "") for site, pairs in alike.items()})
         for name in all_names
     )
+
+
+def _pair_by_content(
+    header: Header, headers: Sequence[Header], near: Mapping[str, Mapping[str, str]]
+) -> dict[str, str]:
+    """Return the site's column that holds the same as a column that it lacks, where exactly one does and for that alone."""
+    lacking = {
+        name: other
+        for other in headers
+        for name in other.by_name
+        if name not in header.described and not near[name][header.site]
+    }
+    used = {sites[header.site] for name, sites in near.items() if name not in header.described}
+    everywhere = set.intersection(*(set(other.described) for other in headers))
+    free = [column for name, column in header.by_name.items() if name not in used and name not in everywhere]
+    if max(len(lacking), len(free)) > _MOST_ALIKE:
+        return {}
+    pairs = [
+        (name, column.name)
+        for name, other in lacking.items()
+        for column in free
+        if column.name not in other.described and _hold_the_same(other.by_name[name], column)
+    ]
+    count = Counter(side for pair in pairs for side in enumerate(pair))
+    return {name: source for name, source in pairs if count[0, name] == count[1, source] == 1}
+
+
+def _hold_the_same(column: Column, other: Column) -> bool:
+    """Whether two columns may mean the same by what they hold: words for the same categories, or nearly the same range."""
+    if "category" in (column.kind, other.kind):
+        if column.kind != other.kind:
+            return False
+        matcher = WordMatcher(column.categories)
+        matches = {matcher.match(word) for word in other.categories}
+        return "" not in matches and len(matches) == len(other.categories) > 1
+    if column.is_date is not other.is_date or (column.kind in ("date", "age") and column.kind != other.kind):
+        return False
+    both = min(column.high, other.high) - max(column.low, other.low)
+    return both >= _LEAST_OVERLAP * (max(column.high, other.high) - min(column.low, other.low))
 
 
 def _find_near(forms: Sequence[str], known: Mapping[str, str]) -> str:
@@ -99,8 +146,8 @@ def draft_merged(
     return render_draft(name, list(plain.values()), entries, ids, replace(settings, from_rows=from_rows))
 
 
-def _merge(name: str, headers: Sequence[Header], near: Mapping[str, str]) -> MergedColumn:
-    """Merge the column `name`; `near` is the nearest name of each site that lacks it."""
+def _merge(name: str, headers: Sequence[Header], near: Mapping[str, str], alike: Mapping[str, str]) -> MergedColumn:
+    """Merge the column `name`; for sites that lack it, `near` is the nearest name, and `alike` has the same content."""
     descriptions = {header.site: header.described.get(name, "") for header in headers}
     declared = {header.site: header.by_name[name] for header in headers if name in header.by_name}
     conflicts = []
@@ -108,7 +155,9 @@ def _merge(name: str, headers: Sequence[Header], near: Mapping[str, str]) -> Mer
         sites = [site for site, description in descriptions.items() if description == words]
         conflicts += [f"{words} at {', '.join(sites)}"] if sites else []
     for site in (site for site, description in descriptions.items() if not description):
-        conflicts.append(f"not at {site}" + (f", which has {near[site]!r}" if near[site] else ""))
+        hint = f", which has {near[site]!r}" if near[site] else ""
+        hint = f", where {alike[site]!r} looks the same by its content" if alike[site] else hint
+        conflicts.append(f"not at {site}{hint}")
     if not declared or "id" in descriptions.values():
         return MergedColumn(name, descriptions, tuple(conflicts), None)
     plain, differences = _reconcile(name, declared)

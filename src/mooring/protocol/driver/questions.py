@@ -125,7 +125,8 @@ def ask_about_reading(workspace: Workspace, data: Path, ignore: Sequence[str] = 
     reading = propose_reading(workspace, data, ignore=tuple(ignore))
     if reading is None:
         return None
-    facts = [("Left out", ", ".join(reading.left_out))] if reading.left_out else []
+    facts = [("Encoding", f"{reading.encoding}, since the file is not UTF-8")] if reading.encoding else []
+    facts += [("Left out", ", ".join(reading.left_out))] if reading.left_out else []
     facts += [("Not recognised", " ".join(reading.notes))] if reading.notes else []
     subject = hashlib.sha256(repr((workspace.study.digest, reading)).encode()).hexdigest()
     return OpenQuestion(

@@ -26,6 +26,8 @@ class Reading:
     """How each column that differs is read, headings first."""
     left_out: tuple[str, ...]
     """Columns of the table that the study does not have."""
+    encoding: str
+    """Encoding of the file, if it is not UTF-8."""
     notes: tuple[str, ...]
     """Sentences on what is not recognised."""
 
@@ -57,7 +59,7 @@ def propose_reading(workspace: Workspace, data: Path, *, ignore: tuple[str, ...]
     rules = [("column of the study", "read from", "how"), *_list_rules(suggested.mapping)]
     notes = [f"Nothing in the table looks like {name!r}." for name in suggested.absent]
     notes += [describe_unknown(schema, name, len(words)) for name, words in suggested.unknown_words.items()]
-    return Reading(tuple(rules), suggested.mapping.ignore, tuple(notes))
+    return Reading(tuple(rules), suggested.mapping.ignore, suggested.mapping.encoding, tuple(notes))
 
 
 def _list_rules(mapping: TableMapping) -> list[tuple[str, str, str]]:

@@ -93,6 +93,7 @@ def match(
     decimal: str = "",
     date_format: str = "",
     separator: str = "",
+    encoding: str = "",
     show_values: bool = False,
     command: str = "",
     progress: Progress | None = None,
@@ -106,7 +107,7 @@ def match(
     from mooring.tables.suggestion import render_mapping
 
     study, path = workspace.study, workspace.mapping_file
-    marks = {"decimal": decimal, "date_format": date_format, "separator": separator}
+    marks = {"decimal": decimal, "date_format": date_format, "separator": separator, "encoding": encoding}
 
     def declare(known: TableMapping) -> TableMapping:
         return declare_mapping(
