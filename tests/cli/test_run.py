@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from mooring.cli import execution
+from mooring.cli.run import describe_question
+from mooring.protocol.driver.questions import OpenQuestion
 from mooring.protocol.messages.study import Study
 from tests import commands
 from tests.protocol.driver.support import ANALYST, NAMES, Town, draft
@@ -63,6 +65,17 @@ def test_a_participant_that_declines_shares_nothing_and_its_run_ends(tmp_path: P
         turn = run(town, "north", "--accept", fingerprint, "--share", share)
         assert turn["is_finished"]
         assert not (town.root / "north" / "north.bundle").exists()
+
+
+def test_a_person_reads_terms_and_columns_once() -> None:
+    columns = (("column", "kind"), ("age", "number"))
+    first = OpenQuestion("study", "a", "Is this it?", (("Study", "ward"),), columns)
+    second = OpenQuestion("share", "b", "Share?", (("Study", "ward"), ("The check", "fine")), columns)
+    shown = [str(line) for line in describe_question(second, {*first.facts, first.columns})]
+    assert not any("ward" in line for line in shown)
+    assert any("fine" in line for line in shown)
+    assert [line for line in describe_question(first) if not isinstance(line, str)]
+    assert not [line for line in describe_question(second, {first.columns}) if not isinstance(line, str)]
 
 
 def test_errors_of_run_say_what_to_do(tmp_path: Path) -> None:

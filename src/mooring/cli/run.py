@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -195,27 +195,33 @@ class _Person:
 
     def __init__(self, console: execution.Output, is_there: bool) -> None:
         self.console, self.is_there = console, is_there
+        self.shown = set[object]()
+        """Facts and tables of columns that this person has read in earlier questions."""
 
     def __call__(self, question: OpenQuestion) -> bool | None:
         if not self.is_there:
             return None
-        self.console.say(*describe_question(question))
+        self.console.say(*describe_question(question, self.shown))
+        self.shown.update(question.facts, [question.columns])
         return typer.confirm(question.words, default=False, err=True)
 
 
-def describe_question(question: OpenQuestion) -> Iterator[str | Table]:
-    """Yield what a person should know before answering a question."""
-    width = max((len(heading) for heading, _ in (*question.facts, *question.fingerprints)), default=0) + 1
+def describe_question(question: OpenQuestion, shown: Collection[object] = ()) -> Iterator[str | Table]:
+    """Yield what a person should know before answering a question, except what was shown before."""
+    facts = [fact for fact in question.facts if fact not in shown]
+    width = max((len(heading) for heading, _ in (*facts, *question.fingerprints)), default=0) + 1
     yield ""
-    for heading, words in question.facts:
+    if len(facts) < len(question.facts):
+        yield "  The study's terms and columns are those above ('mooring study show' prints them)."
+    for heading, words in facts:
         yield f"  {escape(heading + ':'):<{width}} {escape(words)}"
     if question.fingerprints:
         yield f"  {'Fingerprint' if len(question.fingerprints) == 1 else 'Fingerprints'}:"
     for whose, fingerprint in question.fingerprints:
         yield f"  {escape(whose + ':'):<{width}} [bold]{fingerprint}[/bold]"
-    if question.columns:
-        shown = [tuple(map(escape, row)) for row in question.columns[: 1 + _MOST_COLUMNS]]
-        yield execution.make_table(shown, title="", n_left=len(shown[0]), caption=_count_others(question))
+    if question.columns and question.columns not in shown:
+        rows = [tuple(map(escape, row)) for row in question.columns[: 1 + _MOST_COLUMNS]]
+        yield execution.make_table(rows, title="", n_left=len(rows[0]), caption=_count_others(question))
     if question.advice:
         yield f"  Advice: [bold]{question.advice}[/bold]"
 
