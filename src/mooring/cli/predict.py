@@ -62,6 +62,8 @@ def predict(
     The output has the column prediction and, for classes, a column probability_<class> for each class. A model that was
     trained on sums by least squares has no probabilities.
 
+    New rows are read as yours are when you share them. A row that cannot be read is named, and has no prediction.
+
     Rows are encoded, mapped by your secret map and the analyst's map, and predicted by the model, all locally and without
     noise. The analyst's map is checked first: it must be orthogonal, signed by the analyst, and made from your own upload.
 
