@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +30,7 @@ from mooring.tables.encoder import check_fit, read_encoded
 from mooring.tables.mapping import declare_mapping
 from mooring.tables.problems import ProblemKind
 from mooring.tables.suggestion import render_mapping, suggest_mapping
+from mooring.tables.text_encodings import ENCODINGS, Recoded, decode_text, recognise_encoding
 
 SCHEMA = Schema(
     (
@@ -103,10 +107,15 @@ def test_text_that_is_not_utf8_is_reported_as_it_is_without_a_mapping(site_table
     assert ProblemKind.ENCODING in {problem.kind for problem in problems if problem.column == "gender"}
 
 
-@pytest.mark.parametrize("row", ["5|\xe9|01.02.2020|no|", "\xe9|F|01.02.2020|no|", "5|F|\xe9|no|", "5|F||\xe9|", "5|F"])
-def test_one_row_that_cannot_be_read_changes_how_no_other_row_is_read(row: str, site_table: Path) -> None:
+@pytest.mark.parametrize(
+    "row", ["5|\xe9|01.02.2020|no|", "\xe9|F|01.02.2020|no|", "5|F|\xe9|no|", "5|F||\xe9|", "5|\x81", "5|F"]
+)
+@pytest.mark.parametrize("encoding", ["", "windows-1252"])
+def test_one_row_that_cannot_be_read_changes_how_no_other_row_is_read(
+    row: str, encoding: str, site_table: Path
+) -> None:
     """A guarantee for one row would not hold if a single cell kept the words of all others from being translated."""
-    table = MappedTable(site_table, MAPPING.fit_to(SCHEMA))
+    table = MappedTable(site_table, replace(MAPPING, encoding=encoding).fit_to(SCHEMA))
     (alone,) = encoded_batches(SCHEMA, table, unfit="adapt", coded=True)
     site_table.write_bytes(f"{OWN}{row}\n".encode("latin-1"))
     (beside,) = encoded_batches(SCHEMA, table, unfit="adapt", coded=True)
@@ -114,9 +123,42 @@ def test_one_row_that_cannot_be_read_changes_how_no_other_row_is_read(row: str, 
         np.testing.assert_array_equal(getattr(beside, part)[:4], getattr(alone, part), part)
 
 
+def test_a_spreadsheets_encoding_is_suggested_and_read_whatever_the_separator_and_compression(tmp_path: Path) -> None:
+    text = "alter|geschlecht|größe\n50,5|männlich|„5“ €\n70,25|weiblich|\n"
+    path = tmp_path / "own.csv.gz"
+    path.write_bytes(gzip.compress(text.encode("windows-1252")))
+    schema = Schema(
+        (Column("age", "number", 0, 100), Column("größe", "category", categories=("„5“ €", "b"), missing="fill")),
+    )
+    columns = {"age": ColumnMapping(source="alter")}
+    suggested = suggest_mapping(schema, path, TableMapping(separator="|", columns=columns))
+    assert suggested.mapping.encoding == "windows-1252"
+    assert suggested.mapping.ignore == ("geschlecht",)
+    mapped = MappedTable(path, suggested.mapping.fit_to(schema))
+    assert check_fit(schema, mapped).fits
+    assert read_encoded(schema, mapped).rows[:, 1].tolist() == [1.0, 0.0]
+    assert recognise_encoding(io.BytesIO(text.encode("windows-1252"))) == "windows-1252"
+    for content in (b"a,b\n1,2\n", text.encode(), text.encode() + b"\xe9"):  # in the last, some of it is UTF-8
+        assert recognise_encoding(io.BytesIO(content)) == ""
+
+
+@given(st.binary(min_size=0, max_size=400), st.sampled_from(ENCODINGS[1:]), st.integers(1, 64))
+def test_every_byte_of_other_encodings_is_one_character_whatever_is_beside_it(
+    data: bytes, encoding: str, n_bytes: int
+) -> None:
+    text = decode_text(data, encoding)
+    assert len(text) == len(data)
+    assert text == "".join(decode_text(bytes([byte]), encoding) for byte in data)
+    stream, read = Recoded(io.BytesIO(data), encoding), b""
+    while part := stream.read(n_bytes):
+        read += part
+    assert read.decode() == text
+
+
 @pytest.mark.parametrize(
     ("text", "what"),
     [
+        ("encoding = 'utf-7'", "encoding of the mapping"),
         ("decimal = ';'", "decimal of the mapping"),
         ("separator = 'x'", "separator of the mapping"),
         ("date_format = '%d.%m.%y'", "date_format of the mapping"),
@@ -151,10 +193,22 @@ def test_columns_and_words_that_the_study_does_not_declare_are_refused(rules: di
 
 
 def test_a_table_without_a_renamed_column_or_with_both_is_refused(site_table: Path) -> None:
-    for header in ("sex|seen|ill|note\n", "alter|age|sex|seen|ill|note\n"):
-        site_table.write_text(header, encoding="utf-8")
-        with pytest.raises(InputError):
-            check_fit(SCHEMA, MappedTable(site_table, MAPPING.fit_to(SCHEMA)))
+    mapped = MappedTable(site_table, MAPPING.fit_to(SCHEMA))
+    site_table.write_text("sex|seen|ill|note\nF|31.01.2020|no|-\n", encoding="utf-8")
+    (absent,) = check_fit(SCHEMA, mapped).problems
+    assert (absent.kind, absent.column) == (ProblemKind.ABSENT_COLUMN, "age")
+    site_table.write_text("alter|age|sex|seen|ill|note\n", encoding="utf-8")
+    with pytest.raises(InputError):
+        check_fit(SCHEMA, mapped)
+
+
+def test_a_table_may_lack_the_renamed_column_of_labels_where_they_are_not_needed(site_table: Path) -> None:
+    columns = MAPPING.columns | {"ill": ColumnMapping(source="outcome")}
+    mapped = MappedTable(site_table, replace(MAPPING, columns=columns).fit_to(SCHEMA))
+    site_table.write_text("alter|sex|seen|note\n50|F|31.01.2020|-\n", encoding="utf-8")
+    (encoded,) = encoded_batches(SCHEMA, mapped, labels="allow")
+    assert encoded.labels is None
+    assert [problem.column for problem in check_fit(SCHEMA, mapped).problems] == ["ill"]
 
 
 def test_names_words_decimal_commas_and_dates_are_suggested(site_table: Path, plain: Path, tmp_path: Path) -> None:
@@ -221,7 +275,7 @@ def test_every_mapping_that_is_written_is_read_back(
 
 
 def test_wide_tables_are_matched_and_mapped_in_seconds() -> None:
-    """All pairs of 300 columns and 300 others were once compared, which took more than ten minutes."""
+    """Of 300 columns and 300 others each pair was compared with each, which took more than ten minutes."""
     names = [f"measured_{k}_value" for k in range(1000)]
     columns = tuple(Column(name, "category", categories=("no", "yes")) for name in names)
     schema = Schema(columns, Label("ill", "classes", ("no", "yes")))
