@@ -210,9 +210,8 @@ def _text_header(path: Path, agreed: bool, separator: str, encoding: str) -> Ope
     if not encoding:
         encoding = "utf-8" if is_utf8(line) else USUAL
         if agreed and encoding != "utf-8":
-            raise not_a_table(
-                "a first line that is not text in UTF-8", f'Or declare encoding = "{USUAL}" in a mapping.'
-            )
+            further = "In a study, 'mooring match' finds its encoding and keeps it in a mapping."
+            raise not_a_table("a first line that is not text in UTF-8", further)
     text = decode_text(line, encoding)
     try:
         marks = (mark for mark in ",;\t" if len(next(csv.reader([text], delimiter=mark))) > 1)

@@ -85,7 +85,7 @@ class ProblemKind(StrEnum):
     ENCODING = (
         "encoding",
         "text that is not UTF-8",
-        'Save the table again, in UTF-8, or declare its encoding in a mapping, such as "windows-1252".',
+        "Save the table again, in UTF-8, or let 'mooring match' find its encoding.",
     )
     LINE_LENGTH = "line-length"
     ABSENT_COLUMN = "absent-column"
