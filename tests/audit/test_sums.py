@@ -29,7 +29,7 @@ from mooring.audit.deployment import Deployment
 from mooring.audit.operating_points import OperatingPoint, Recommendation
 from mooring.audit.point_result import AttackOutcome
 from mooring.audit.simulation import JointModel
-from mooring.audit.statements import state_total
+from mooring.audit.statements import state_only_class, state_total
 from mooring.audit.sums.leakage import attack_total
 from mooring.audit.sums.point import RecommendedSums
 from mooring.audit.utility import Alone, References, measure_alone, measure_utility
@@ -246,8 +246,10 @@ def test_a_joint_model_that_predicts_one_class_is_said_to_with_what_guessing_sco
     alone = Alone(References(None, None, 0), [])
     utility = measure_utility(Constant(), deployment, learner="auto", alone=alone)
     assert utility.predicts_one_of == n_classes
-    sentence = state_total(PointResult(SumPoint(1.0), **vars(utility)))
-    assert ("33.3%" in sentence) is bool(n_classes)
+    result = PointResult(SumPoint(1.0), **vars(utility))
+    stated = state_only_class(result)
+    assert ("33.3%" in stated) is bool(n_classes)
+    assert stated in state_total(result)  # whose score may be 33.3%, too
 
 
 @pytest.mark.parametrize(("n_others", "allowed", "is_fault"), [(15, "49.3%", False), (100, "7.40%", True)])
