@@ -274,6 +274,17 @@ def test_a_header_counts_persons_and_not_their_visits(tmp_path: Path) -> None:
         infer_header(tmp_path / "t.csv", site="north")
 
 
+def test_several_extreme_values_of_one_person_count_as_one(tmp_path: Path) -> None:
+    """The ends are those of the fifth lowest and the fifth highest person, not of the fifth rows."""
+    visits = [("north-0", low) for low in range(-300, -294)] + [("north-1", high) for high in range(300, 306)]
+    visits += [(f"south-{k}", 40 + k) for k in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(["patient_id,x", *(f"{who},{x}" for who, x in visits)]) + "\n")
+    header, _ = infer_header(tmp_path / "t.csv", site="north")
+    (column,) = header.columns
+    assert 0 < column.low <= 44
+    assert 75 <= column.high < 150
+
+
 def test_words_that_look_like_persons_are_left_out_even_where_rows_are_said_to_be_persons(tmp_path: Path) -> None:
     persons = write_register(tmp_path / "t.csv", 40, 6)
     header, _ = infer_header(tmp_path / "t.csv", site="north", row_per_person=True)
