@@ -77,6 +77,24 @@ def test_every_wheel_that_mooring_needs_has_its_hash_for_each_platform(kit: Modu
         assert f"{name}=={pinned[name]} " in hashed
 
 
+def test_what_builds_the_wheel_of_a_kit_is_pinned(
+    kit: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environments, constraints = list[dict[str, str] | None](), ROOT / "constraints.txt"
+
+    def run(words: list[object], *, check: bool, env: dict[str, str] | None = None) -> None:
+        environments.append(env)
+        write_wheel(tmp_path / "wheels", "mooring")
+
+    monkeypatch.setattr(kit.subprocess, "run", run)
+    kit.download(tmp_path / "wheels", extras="", platforms=[], python=None)
+    assert environments[0] is not None
+    assert environments[0]["PIP_BUILD_CONSTRAINT"] == str(constraints)
+    pinned = {line.partition("==")[0] for line in constraints.read_text("utf-8").splitlines()}
+    builders = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
+    assert {Requirement(line).name for line in builders} <= pinned
+
+
 def test_a_download_that_fails_leaves_nothing(kit: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def download(wheels: Path, **options: object) -> None:
         write_wheel(wheels, "first")
