@@ -12,6 +12,7 @@ from mooring.errors import InputError
 from mooring.learners.sums import (
     Sums,
     centre_sums,
+    check_sums,
     estimate_predicted_shares,
     find_ridge,
     fit_discriminant,
@@ -195,3 +196,21 @@ def test_shares_of_predicted_classes_are_estimated_from_the_sums(n_classes: int)
     )
     assert set(one_sided.predict(phi)) == {0}
     assert estimate_predicted_shares(one_sided, sums)[0] == 1
+
+
+@pytest.mark.parametrize("noise", [0.0, 2.0])
+def test_each_property_that_no_rows_can_have_is_noticed_by_itself(noise: float) -> None:
+    phi, y = drawn(4)
+    sums = summed(phi, y, 4, (noise, noise))
+    assert check_sums(sums, N + 100) == []
+    assert len(check_sums(sums, N - 400)) == 1
+    longer, crossed = sums.products.copy(), sums.products.copy()
+    longer[:-1, :-1] *= 3  # rows longer than one
+    crossed[0, 1] = crossed[1, 0] = 2 * math.sqrt(crossed[0, 0] * crossed[1, 1])  # more than their lengths allow
+    for products in (longer, crossed):
+        assert len(check_sums(replace(sums, products=products))) == 1
+    correlated, counts = sums.outcomes.copy(), sums.outcomes.copy()
+    correlated[0] *= 100
+    counts[-1, 0] = -0.6 * math.sqrt(C0) * N  # 1,050 rows fewer than none
+    for outcomes in (correlated, counts):
+        assert len(check_sums(replace(sums, outcomes=outcomes))) == 1
