@@ -273,14 +273,15 @@ def test_a_value_of_several_rows_discloses_none_of_them(n_carriers: int) -> None
 
 
 def test_four_equal_rows_are_not_read_off_as_one_row_of_twice_their_length() -> None:
-    rows, labels = np.random.default_rng(3).standard_normal((40, 5)), np.arange(40) % 2
+    rng = np.random.default_rng(3)
+    rows, labels = rng.standard_normal((40, 5)), np.arange(40) % 2
     rows[:, 0], labels[:4] = 0.0, 0
     rows[0, 0] = 0.5
     rows[1:4] = rows[0]
     others = rows[::-1, 1:][:, [0, 0, 1, 2, 3]]
-    simulation = simulate_sums([rows, others], [labels, labels], privacy=None, rng=RNG)
+    simulation = simulate_sums([rows, others], [labels, labels], privacy=None, rng=rng)
     with pytest.raises(DoesNotApply):
-        run("value-of-one", simulation.view((1,), asked=simulation.encode([rows], [labels])), rng=RNG)
+        run("value-of-one", simulation.view((1,), asked=simulation.encode([rows], [labels])), rng=rng)
 
 
 def test_of_one_honest_row_the_column_space_is_a_line() -> None:
