@@ -231,6 +231,27 @@ def test_names_words_decimal_commas_and_dates_are_suggested(site_table: Path, pl
     np.testing.assert_array_equal(mapped.rows, read_encoded(SCHEMA, plain).rows)
 
 
+@pytest.mark.parametrize(
+    ("columns", "paired"),
+    [
+        ({"alter": [*range(20, 60)]}, {"age": "alter"}),
+        ({"alter": [*range(20, 60)], "weight": [*range(40, 80)]}, {}),  # nobody can tell which
+        ({"alter": [*range(20, 60)], "number": [*range(1000, 1040)]}, {"age": "alter"}),
+        ({"score": [k % 5 for k in range(40)]}, {}),  # takes up too little of the range
+    ],
+)
+def test_the_only_column_of_numbers_is_suggested_and_other_words_become_other(
+    columns: dict[str, list[int]], paired: dict[str, str]
+) -> None:
+    words = ["female", "diverse", "male", "unknown"] * 10
+    frame = pd.DataFrame({**columns, "gender": words, "seen": "2020-01-31", "ill": ["no", "maybe"] * 20})
+    suggested = suggest_mapping(SCHEMA, frame, TableMapping())
+    assert suggested.pairs == paired
+    rules = suggested.mapping.columns
+    assert rules["gender"].other == "other"
+    assert "ill" not in rules  # a label that nobody knows is no class
+
+
 def test_codes_for_missing_values_words_for_sexes_and_the_only_column_of_days_are_suggested() -> None:
     frame = pd.DataFrame(
         {

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich.console import Group
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
@@ -257,7 +258,8 @@ def _go_on(console: execution.Output, driver: Driver, *, once: bool) -> Turn:
         wait = _FIRST_WAIT if turn.did_something else min(2 * wait, _LONGEST_WAIT)
         words = turn.state_waiting()
         if console.is_terminal and console.format == "text":
-            with Live(tabulate(turn.members, caption=words), console=console, transient=True, auto_refresh=False):
+            shown = Group(tabulate(turn.members), escape(words))
+            with Live(shown, console=console, transient=True, auto_refresh=False):
                 time.sleep(wait)
         else:
             if words != last_words:
@@ -266,12 +268,12 @@ def _go_on(console: execution.Output, driver: Driver, *, once: bool) -> Turn:
         last_words = words
 
 
-def tabulate(members: tuple[Standing, ...], *, caption: str = "") -> Any:
+def tabulate(members: tuple[Standing, ...]) -> Any:
     """Return a table of who has done what."""
     from mooring.protocol.driver.standing import list_standings
 
     rows = [tuple(map(escape, row)) for row in list_standings(members)]
-    return execution.make_table(rows, title="", n_left=len(rows[0]), caption=escape(caption))
+    return execution.make_table(rows, title="", n_left=len(rows[0]))
 
 
 def _close(turn: Turn) -> Iterator[Any]:

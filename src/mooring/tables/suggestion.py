@@ -35,11 +35,12 @@ _SEXES = (
     {"female", "f", "woman", "w", "weiblich", "frau", "féminin", "femme", "femenino", "mujer", "femmina", "vrouw", "v"},
     {"male", "m", "man", "männlich", "maennlich", "mann", "masculin", "homme", "masculino", "hombre", "maschio"},
 )
-_ISO_DATES = "%Y-%m-%d"
+_ISO_DATES, _OTHER = "%Y-%m-%d", "other"
 _MOST_WORDS = 200
 _MOST_PAIRS, _LONGEST_COMPARED = 2_500, 100
 _ALIKE, _ALIKE_ENOUGH = 0.75, 0.5
 _MOSTLY = 0.9
+_FEWEST_NUMBERS, _LEAST_SPREAD = 5, 0.2
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,10 @@ def suggest_mapping(
                 columns[name] = rule
             if left := _list_unknown(column, schema, rule, known, counts[source]):
                 unknown_words[name] = left
+                if (
+                    _OTHER in column.categories and name != schema.label.column
+                ):  # a person may say otherwise in the mapping
+                    columns[name] = replace(rule, other=_OTHER)
     paired = frozenset(pairs.values())
     ignore = (*known.ignore, *(name for name in free if name not in paired))
     left = tuple(name for name in absent if name not in pairs and name not in schema.ids)
@@ -163,7 +168,7 @@ def _pair(
     for source in free:
         of_letters.setdefault(letters[source], []).append(source)
     many = len(absent) * len(free) > _MOST_PAIRS
-    only_dates = {} if many else _pair_only_dates(absent, free, wanted, counts)
+    only_ones = {} if many else _pair_only(absent, free, wanted, counts)
     matchers = {name: WordMatcher(wanted[name].categories) for name in absent if name in wanted}
     scores = []
     for name in absent:
@@ -171,7 +176,7 @@ def _pair(
         for source in of_letters.get(letters[name], ()) if many else free:
             likeness = SequenceMatcher(None, letters[name], letters[source]).ratio()
             same_words = column is not None and matchers[name].knows_several(list(counts[source])[:_MOST_WORDS])
-            if likeness < _ALIKE and not same_words and only_dates.get(name) != source:
+            if likeness < _ALIKE and not same_words and only_ones.get(name) != source:
                 continue
             fit = 1.0 if column is None else _measure_fit(column, matchers[name], counts[source])
             if fit >= _ALIKE_ENOUGH:
@@ -187,16 +192,31 @@ def _pair(
     return pairs
 
 
-def _pair_only_dates(
+def _pair_only(
     absent: Sequence[str], free: Sequence[str], wanted: Mapping[str, Column], counts: Mapping[str, Mapping[str, int]]
 ) -> dict[str, str]:
-    """Return the one column of possible days for the one column of days that is absent; empty if several would do."""
-    names = [name for name in absent if name in wanted and wanted[name].is_date]
-    if len(names) != 1:
-        return {}
-    column = wanted[names[0]]
-    sources = [source for source in free if counts[source] and _holds_days(column, list(counts[source])[:_MOST_WORDS])]
-    return {names[0]: sources[0]} if len(sources) == 1 else {}
+    """Return the one column of possible days for the one column of days that is absent, and likewise for numbers."""
+    pairs: dict[str, str] = {}
+    for holds, names in (
+        (_holds_days, [name for name in absent if name in wanted and wanted[name].is_date]),
+        (_holds_numbers, [name for name in absent if name in wanted and wanted[name].kind in ("number", "integer")]),
+    ):
+        if len(names) == 1:
+            column = wanted[names[0]]
+            sources = [
+                source for source in free if counts[source] and holds(column, list(counts[source])[:_MOST_WORDS])
+            ]
+            pairs |= {names[0]: sources[0]} if len(sources) == 1 else {}
+    return pairs
+
+
+def _holds_numbers(column: Column, words: Sequence[str]) -> bool:
+    """Return whether most words are numbers in the range of a column, of which they take up a fifth or more."""
+    read = [number for word in words if (number := _read_number(word)) is not None]
+    inside = [number for number in read if column.low <= number <= column.high]
+    if len(inside) < max(_FEWEST_NUMBERS, _MOSTLY * len(words)):
+        return False
+    return max(inside) - min(inside) >= _LEAST_SPREAD * (column.high - column.low)
 
 
 def _holds_days(column: Column, words: Sequence[str]) -> bool:

@@ -90,8 +90,11 @@ class Turn(Record):
         if self.away:
             return f"The place cannot be reached, and will be tried again: {self.away}"
         parts = [f"Not answered yet: {question.words}" for question in self.questions]
+        on_table = tuple(waiting for waiting in self.waits if FITTING.what in waiting.lacks)  # nobody else can help
         of_members = tuple(waiting for waiting in self.waits if waiting.members)
-        parts += [str(waiting) for waiting in (of_members or self.waits)[:1]]  # later steps wait for the first
+        parts += [
+            str(waiting) for waiting in (on_table or of_members or self.waits)[:1]
+        ]  # later steps wait for the first
         return " ".join(parts) or "Waiting for the files of others."
 
 

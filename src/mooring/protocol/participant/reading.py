@@ -58,8 +58,18 @@ def propose_reading(workspace: Workspace, data: Path, *, ignore: tuple[str, ...]
     schema = workspace.study.schema
     rules = [("column of the study", "read from", "how"), *_list_rules(suggested.mapping)]
     notes = [f"Nothing in the table looks like {name!r}." for name in suggested.absent]
-    notes += [describe_unknown(schema, name, len(words)) for name, words in suggested.unknown_words.items()]
+    notes += [describe_unknown(schema, name, n) for name, n in count_unread(suggested).items()]
     return Reading(tuple(rules), suggested.mapping.ignore, suggested.mapping.encoding, tuple(notes))
+
+
+def count_unread(suggested: SuggestedMapping) -> dict[str, int]:
+    """Return for each column how many words the study does not know, where no category stands for all of them."""
+    columns = suggested.mapping.columns
+    return {
+        name: len(words)
+        for name, words in suggested.unknown_words.items()
+        if not (name in columns and columns[name].other)
+    }
 
 
 def _list_rules(mapping: TableMapping) -> list[tuple[str, str, str]]:

@@ -100,7 +100,7 @@ def match(
 ) -> Outcome:
     """Write how a site's own table is read, with suggestions where names and cells differ from the study's."""
     from mooring.atomic_io import write_atomically
-    from mooring.protocol.participant.reading import describe_unknown, suggest_reading
+    from mooring.protocol.participant.reading import count_unread, describe_unknown, suggest_reading
     from mooring.protocol.participant.role import check_table_fit
     from mooring.protocol.registry import exchange_of
     from mooring.tables.mapping import MappedTable, declare_mapping
@@ -136,7 +136,10 @@ def match(
         ),
         notes=(
             *(f"Nothing in your table looks like {name!r}: --rename '{name}=…' names it." for name in suggested.absent),
-            *(describe_unknown(study.schema, name, n, is_shown=show_values) for name, n in unknown.items()),
+            *(
+                describe_unknown(study.schema, name, n, is_shown=show_values)
+                for name, n in count_unread(suggested).items()
+            ),
         ),
         tables=tuple(tables),
         standing="whole" if result.fits else "in part",
