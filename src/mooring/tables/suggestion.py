@@ -53,8 +53,8 @@ class SuggestedMapping:
     absent: tuple[str, ...]
     """Columns of the study for which the table has no column that could be suggested."""
     unknown_words: dict[str, tuple[str, ...]]
-    """Words of the table that are no category, number or day of the study's column, by its name. They are shown to the
-    steward alone."""
+    """Words of the table that are no category, number or day of the study's column, by its name, also where the mapping's
+    `other` stands for them. They are shown to the steward alone."""
 
 
 def suggest_mapping(
@@ -331,9 +331,7 @@ def _is_missing_code(column: Column, word: str) -> bool:
 def _list_unknown(
     column: Column, schema: Schema, rule: ColumnMapping, known: TableMapping, counts: Mapping[str, int]
 ) -> tuple[str, ...]:
-    """Return the words that neither the study nor the mapping reads as a category, a number or a day of a column."""
-    if rule.other:
-        return ()
+    """Return the words that are no category, number or day of a column; a mapping's `other` may stand for them."""
     usual = {*column.categories, *rule.words, *rule.missing_words, *known.missing_words}
     left = sorted(word for word in counts if word not in usual.union(schema.missing_words_of(column)))
     if column.is_date:

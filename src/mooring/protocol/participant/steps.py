@@ -119,12 +119,12 @@ def match(
     write_atomically(path, render_mapping(suggested).encode(), mode=0o600, what="the mapping")
     result, _ = check_table_fit(study, table, progress=progress)
     rules = suggested.mapping.describe()
-    unknown = {name: len(words) for name, words in suggested.unknown_words.items()}
+    unknown = count_unread(suggested)
     verdict = "Every row now fits the study." if result.fits else "Some of the table does not fit the study yet."
     tables: list[tuple[str, Rows]] = [] if result.fits else [("What does not fit", _list_problems(result))]
     if rules:
         tables.append(("How the table is read", [("Column of the study", "Read from", "Rules"), *rules]))
-    if show_values and unknown:
+    if show_values and suggested.unknown_words:
         words = [(name, ", ".join(shown[:_MOST_SHOWN])) for name, shown in suggested.unknown_words.items()]
         tables.append(("Words that the study does not know", [("Column", "Words"), *words]))
     return Outcome(
@@ -136,10 +136,7 @@ def match(
         ),
         notes=(
             *(f"Nothing in your table looks like {name!r}: --rename '{name}=…' names it." for name in suggested.absent),
-            *(
-                describe_unknown(study.schema, name, n, is_shown=show_values)
-                for name, n in count_unread(suggested).items()
-            ),
+            *(describe_unknown(study.schema, name, n, is_shown=show_values) for name, n in unknown.items()),
         ),
         tables=tuple(tables),
         standing="whole" if result.fits else "in part",
