@@ -152,14 +152,16 @@ class Reading:
             rows = ", ".join(map(str, self.unread[:_MOST_NAMED]))
             rows += f" and {len(self.unread) - _MOST_NAMED:,} more" if len(self.unread) > _MOST_NAMED else ""
             why = "; ".join(dict.fromkeys(map(_name_problem, self.reasons)))
-            subject = "row cannot be read and has" if len(self.unread) == 1 else "rows cannot be read and have"
+            verb = "cannot be read and has" if len(self.unread) == 1 else "cannot be read and have"
             named = f"row{'s' * (len(self.unread) > 1)} {rows}"
-            lines.append(f"{len(self.unread):,} of {self.n_rows:,} {subject} no prediction: {named} ({why}).")
+            lines.append(
+                f"{len(self.unread):,} of {count_noun(self.n_rows, 'row')} {verb} no prediction: {named} ({why})."
+            )
         if self.adapted:
             n_cells = sum(problem.n_cells for problem in self.adapted)
             why = "; ".join(f"{_name_problem(problem)} ({problem.n_cells:,})" for problem in self.adapted)
             do = "cell does not fit and was" if n_cells == 1 else "cells do not fit and were"
-            lines.append(f"{n_cells:,} {do} adapted, as they are when rows are shared: {why}.")
+            lines.append(f"{n_cells:,} {do} adapted, as cells are when rows are shared: {why}.")
         return lines
 
 
