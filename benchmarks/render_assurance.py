@@ -79,7 +79,7 @@ def render(fuzz: dict[str, Any], mutants: dict[str, Any] | None) -> str:
         missing=[name for name in READERS if name not in fuzz["targets"]],
         mutants=mutants,
         n_inputs=sum(one["inputs"] for one in fuzz["targets"].values()),
-        n_findings=sum(bool(one["finding"]) for one in fuzz["targets"].values()),
+        findings={name: one["finding"] for name, one in fuzz["targets"].items() if one["finding"]},
         killed=by_outcome["killed"],
         survivors=by_outcome["survived"],
         equivalent=by_outcome["equivalent"],

@@ -18,31 +18,27 @@ def section(result: dict[str, Any]) -> str:
     """What was measured, as a part of docs/benchmarks.md."""
     lines = [
         "## The analyst on Dask\n",
-        "Local engine and Dask do the same work: verify every bundle, align, map every row, write the matrix, read every",
-        "bundle again. The plain loop only reads, multiplies and writes, with pyarrow's dictionary encoding or without;",
-        "neither engine uses it. Workers have one thread; their start is not counted.\n",
-        "| rows | bundles | plain loop; without dictionary | local engine | Dask, one worker | Dask, two workers "
-        "| two workers over local | peak memory, local; worker |",
-        "|---|---|---|---|---|---|---|---|",
+        "[Dask](dask.md) and the local engine do the same work. Workers have one thread; their start is not counted.\n",
+        "| rows | bundles | local engine | Dask, one worker | Dask, two workers | two workers over local "
+        "| peak memory, local; worker |",
+        "|---|---|---|---|---|---|---|",
     ]
     for row in result["mapping"]:
-        plain, quick, local, one, two = (
-            row[f"{name}_seconds"] for name in ("plain", "plain_quick", "local", "dask_1", "dask_2")
-        )
+        local, one, two = (row[f"{name}_seconds"] for name in ("local", "dask_1", "dask_2"))
         lines.append(
-            f"| {row['rows']:,} × {row['columns']} | {row['gigabytes']:.1f} GB | {plain:.1f} s; {quick:.1f} s "
+            f"| {row['rows']:,} × {row['columns']} | {row['gigabytes']:.1f} GB "
             f"| {local:.1f} s | {one:.1f} s | {two:.1f} s | {two / local:.2f} "
             f"| {row['local_peak_megabytes']:.0f} MB; {row['dask_2_peak_megabytes']:.0f} MB |"
         )
     lines += [
         "\nMany simulated participants: `mooring.align` in one process, and its steps reduced over two workers.\n",
-        "| participants | anchor | `align` | reduced | objective, reduced over `align` | held by one process; by client |",
-        "|---|---|---|---|---|---|",
+        "| participants | anchor | `align` | reduced | held by one process; by client |",
+        "|---|---|---|---|---|",
     ]
     for row in result["participants"]:
         lines.append(
             f"| {row['participants']:,} | {row['anchor_rows']} × {row['components']} | {row['local_seconds']:.1f} s "
-            f"| {row['reduced_seconds']:.1f} s | {row['objective_ratio']:.9f} "
+            f"| {row['reduced_seconds']:.1f} s "
             f"| {row['anchor_megabytes']:.1f} MB; {row['client_megabytes']:.2f} MB |"
         )
     return "\n".join([*lines, "", f"Measured on {result['date']}, {describe_machine(result['machine'])}."]) + "\n"

@@ -143,7 +143,7 @@ def _table(columns: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     return {
         "head": [*columns],
         "rows": [list(cells) for cells in zip(*columns.values(), strict=True)],
-        "numbers": [k for k, name in enumerate(columns) if name not in ("", "way", "noise", "strongest attack")],
+        "numbers": [k for k, name in enumerate(columns) if name not in ("", "mechanism", "noise", "strongest attack")],
     }
 
 

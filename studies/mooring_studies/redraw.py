@@ -70,7 +70,7 @@ def render_pages(
     titles = {name: read_spec(name).title for name in finished}
     tables = {name: study.results for name, study in finished.items()}
     pages = {
-        COMPARISON: render_comparison(comparisons, {name: study.facts for name, study in finished.items()}, tables),
+        COMPARISON: render_comparison(comparisons, tables),
         NUMBERS: write_comparison(comparisons),
         FINDINGS: render_findings(tables, comparisons),
         GALLERY: render_gallery({name: drawn for name, drawn in figures.items() if drawn}, titles, under=docs),

@@ -149,7 +149,7 @@ def test_every_way_has_its_figures_and_a_line_of_the_table(tmp_path: Any, monkey
     assert all(lines[name]["recognised"] > 0.9 for name in ("one gradient of 20 rows", "statistics by class"))
     assert lines["secure sums, ε = 2"]["recognised"] < 0.2
     assert np.isnan(lines["one gradient of 5 rows"]["score"])
-    assert case_columns("alternatives", results)[1]["way"] == list(lines)
+    assert case_columns("alternatives", results)[1]["mechanism"] == list(lines)
     *_, page = redraw(tmp_path, tmp_path / "docs")
     assert all(f"| {way} |" in page.read_text(encoding="utf-8") for way in lines)
     drawn = (tmp_path / "docs/figures/alternatives/alternatives.svg").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ import pytest
 from mooring_studies.comparison.results import Results, decode_rows
 from mooring_studies.figures.fits import Fits
 from mooring_studies.figures.frontier import find_frontier
-from mooring_studies.figures.readings import average_by_setting, match_levels, pair_gains, select_strongest_noise
+from mooring_studies.figures.readings import average_by_setting, match_levels
 from mooring_studies.figures.study_figures import draw_figures, draw_study, house_style, locate_paper
 from mooring_studies.redraw import read_studies
 
@@ -100,19 +100,6 @@ def test_joining_is_compared_with_each_participants_model_on_its_rows(study: str
         parts = [results if size is None else results.where(rows_each=size) for size in sizes]
         wanted = {round(100 * float(part.where(method="local-own")[column].mean()), 6) for part in parts}
         assert heights(lines(figures[name], "training alone, own rows")) == wanted
-
-
-def test_gains_over_training_alone_are_paired_by_deployment() -> None:
-    rows: Rows = []
-    for deployment, alone, joined in ((0, 0.7, (0.8, 0.7)), (1, 0.5, (0.5, 0.4)), (2, None, (0.9, 0.9))):
-        if alone is not None:
-            rows.append({"deployment": deployment, "method": "local-own", "auc_own_clean": alone})
-        for v, score in zip((0.1, 0.2), joined, strict=True):
-            rows.append({"deployment": deployment, "method": "m", "anchor_noise_scale": v, "auc_own_clean": score})
-    results = Results.from_rows(rows)
-    joint = results.where(method="m")
-    np.testing.assert_allclose(pair_gains(results, joint, "auc_own_clean"), [5, -5])
-    np.testing.assert_allclose(pair_gains(results, select_strongest_noise(joint), "auc_own_clean"), [0, -10], atol=1e-9)
 
 
 def test_nothing_beats_the_frontier_of_images() -> None:

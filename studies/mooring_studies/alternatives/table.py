@@ -29,8 +29,8 @@ _WORDS: dict[str, Callable[[Results], str]] = {
 }
 """What a way is called, by its method, in the order of the table."""
 ALTERNATIVE_COLUMNS = (
-    *("", "way", "score", "error (guessing)", "found in ten", "tenth's error (chance)", "membership AUC"),
-    *("told at 1 %", "told at 0.1 %", "outlying tenth, 1 %"),
+    *("", "mechanism", "score", "error (guessing)", "linked among ten", "tenth's error (chance)", "membership AUC"),
+    *("TPR @ 1 % FPR", "TPR @ 0.1 % FPR", "outlying tenth, 1 %"),
 )
 _SHARES = ("linkage", "membership_auc", RECOGNISED, "membership_at_0.1_percent", f"outlying_{RECOGNISED}")
 

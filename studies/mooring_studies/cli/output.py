@@ -85,7 +85,7 @@ def print_summary(console: Console, result: Mapping[str, Any]) -> None:
 def _print_cases(console: Console, sentence: str, columns: Mapping[str, list[str]]) -> None:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, title=sentence, title_justify="left")
     for name in columns:
-        table.add_column(name, justify="left" if name in ("", "way") else "right", overflow="fold")
+        table.add_column(name, justify="left" if name in ("", "mechanism") else "right", overflow="fold")
     for cells in zip(*columns.values(), strict=True):
         table.add_row(*cells)
     console.print(table)

@@ -14,13 +14,11 @@ import numpy as np
 from mooring_studies.comparison.claims import Verdict, judge_claims
 from mooring_studies.comparison.numbers import (
     AS_BUILT,
-    FORMULA,
     LARGE_FACTOR,
     LARGE_POINTS,
     LARGE_SHARES,
     NOT_RUN,
     Comparison,
-    Facts,
 )
 from mooring_studies.comparison.paper import Number
 from mooring_studies.comparison.reading import ACCURACY, ANCHOR, Study, column_of, mean_and_deviation, mean_of
@@ -36,9 +34,7 @@ _UNEVEN_NOISE = (0.0, 0.04, 0.08, 0.16, 0.25)
 _PEOPLE_CALL = {"mnist": "digits", "celeba": "Faces"}
 
 
-def render_comparison(
-    comparisons: Sequence[Comparison], facts: Mapping[str, Facts], studies: Mapping[str, Results]
-) -> str:
+def render_comparison(comparisons: Sequence[Comparison], studies: Mapping[str, Results]) -> str:
     """The page of the paper's claims and what became of them, in Markdown, from the studies that were run."""
     claims = judge_claims(studies)
     outside = [
@@ -48,7 +44,7 @@ def render_comparison(
         if verdicts[0].claim.rule == "falls" and reading.outside
     ]
     values = {
-        **describe_comparison(comparisons, facts),
+        **describe_comparison(comparisons),
         "claims": [_describe_claim(verdicts) for verdicts in claims],
         "outside": outside,
         "uneven": describe_uneven(studies),
@@ -153,8 +149,8 @@ def write_comparison(comparisons: Sequence[Comparison]) -> str:
     return text.getvalue()
 
 
-def describe_comparison(comparisons: Sequence[Comparison], facts: Mapping[str, Facts]) -> dict[str, Any]:
-    """What the page states about all numbers, as plain values: counts, rules, settings that differ, how they were made."""
+def describe_comparison(comparisons: Sequence[Comparison]) -> dict[str, Any]:
+    """What the page states about all numbers, as plain values: counts, rules, settings that differ."""
     settings = [row for row in as_dicts(comparisons) if row["kind"] == "setting" and row["large"]]
     return {
         "counts": _count(comparisons),
@@ -165,10 +161,6 @@ def describe_comparison(comparisons: Sequence[Comparison], facts: Mapping[str, F
             "other": 100 * LARGE_SHARES[""],
         },
         "settings": settings,
-        "provenance": {
-            study: describe_provenance(study, facts[study]) if study in facts else None
-            for study in ("mnist", "celeba", "participants", "uneven")
-        },
     }
 
 
@@ -186,30 +178,7 @@ def _count(comparisons: Sequence[Comparison]) -> dict[str, int]:
         "settings_large": sum(comparison.large for comparison in alike),
         "results": len(results),
         "results_had": len(measured),
-        "results_by_formula": sum(comparison.number.ours == FORMULA for comparison in measured),
         "results_large": sum(comparison.large for comparison in measured),
-    }
-
-
-def describe_provenance(study: str, facts: Facts) -> dict[str, Any]:
-    """How a study's numbers were made, from its facts; empty where they lack it."""
-    machine, spec = facts.get("machine") or {}, facts.get("spec") or {}
-    hardware = [str(machine[name]) for name in ("gpu", "processor") if machine.get(name)]
-    versions = {"mooring": facts.get("mooring")} | {name: machine.get(name) for name in ("python", "numpy", "torch")}
-    seeds = facts.get("seeds") or []
-    later = (spec.get("extra_deployments") or {}).get("draws") if len(seeds) > 1 else None
-    known = {
-        "machine": ", ".join([*hardware, f"{machine['cores']} cores"] if machine.get("cores") else hardware),
-        "versions": ", ".join(f"{name} {version}" for name, version in versions.items() if version),
-        "draws of each noise after the first deployment": later,
-        "seeds": ", ".join(map(str, seeds)),
-        "date": facts.get("date"),
-        "time": total_duration(facts),
-    }
-    return {
-        "command": facts.get("command") or f"mooring reproduce {study}" + (" --quick" if spec.get("quick") else ""),
-        "told": {name: str(value) for name, value in known.items() if value},
-        "notes": list(facts.get("notes") or []),
     }
 
 
@@ -269,19 +238,6 @@ def difference_text(comparison: Comparison) -> str:
     if number.unit == "count" or comparison.relative is None:
         return _signed(difference, 0 if difference == round(difference) else 1)
     return f"{_signed(100 * comparison.relative, 1)} %"
-
-
-def total_duration(facts: Facts) -> str:
-    """All seconds together, in words; empty where none were noted, which is not the same as no time."""
-    seconds = sum(_seconds(facts).values())
-    return f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} seconds" if seconds > 0 else ""
-
-
-def _seconds(facts: Facts) -> dict[str, float]:
-    noted = facts.get("seconds")
-    if not isinstance(noted, Mapping):
-        return {}
-    return {str(name): float(value) for name, value in noted.items() if isinstance(value, int | float)}
 
 
 def _places(value: float) -> int:

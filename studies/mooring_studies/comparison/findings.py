@@ -27,6 +27,7 @@ from mooring_studies.comparison.reading import (
 )
 from mooring_studies.comparison.results import Kind, Results
 from mooring_studies.comparison.sums_table import (
+    EPSILONS,
     score_alone,
     tabulate_answers,
     tabulate_line,
@@ -65,6 +66,9 @@ def find(studies: Mapping[str, Results], comparisons: Sequence[Comparison] = ())
     for name, (study, read) in readers.items():
         figures[name] = read(studies[study]) if study in studies else None
     figures["sums"] = tabulate_sums(studies["sums"]) if "sums" in studies else None
+    figures["rival"] = _compare_with_rival(figures["sums"] or [])
+    losses = [loss for line in figures["sums"] or [] for loss in line["general_loss"][:2] if np.isfinite(loss)]
+    figures["general_loss"] = max(losses, default=None)
     figures["answers"] = tabulate_answers(studies["sums"]) if "sums" in studies else []
     figures["picture_sums"] = tabulate_pictures(studies["sums"]) if "sums" in studies else []
     parts = [
@@ -73,6 +77,22 @@ def find(studies: Mapping[str, Results], comparisons: Sequence[Comparison] = ())
     figures["sum_lines"] = [line for name, part in parts if (line := tabulate_line(name, part))]
     tables = [(name, part) for name in ("hospitals", "census") for part in _by_rows(studies.get(name))]
     return figures | {"tables": [_on_table(name, part) for name, part in tables]}
+
+
+def _compare_with_rival(lines: Sequence[Figures]) -> Figures:
+    """In how many comparisons DP-EBM is ahead of secure sums on the same splits, and in which cases at which ε."""
+    leads = [np.array(line["rival_lead"]) for line in lines]
+    cases = []
+    for line, lead in zip(lines, leads, strict=True):
+        levels = [f"{epsilon:g}" for epsilon, points in zip(EPSILONS[1:], lead, strict=True) if points > 0]
+        if levels:
+            cases.append(f"{line['case']}, {line['size']} (ε = {', '.join(levels)})")
+    return {
+        "of": sum(int(np.isfinite(lead).sum()) for lead in leads),
+        "ahead": sum(int((lead > 0).sum()) for lead in leads),
+        "cases": cases,
+        "n_splits": max((line["n_rival"] for line in lines), default=0),
+    }
 
 
 def _by_chance(comparisons: Sequence[Comparison], study: str) -> float | None:

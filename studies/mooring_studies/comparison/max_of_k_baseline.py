@@ -71,12 +71,9 @@ def describe_max_of_k(parts: Iterable[Results], facts: Mapping[str, Any], kind: 
     known = [(n, baseline) for n, baseline in sorted(baselines.items()) if baseline is not None]
     if not known:
         return ""
-    opening = "Linked by chance alone" if kind == "linkage" else "Matched by chance alone, by distance or angle"
+    opening = "Linked by chance" if kind == "linkage" else "Matched by chance"
     reached = ", ".join(f"{_percent(*baseline)} (best of {n})" for n, baseline in known)
-    counts = count_galleries(facts, kind)
-    assert counts is not None  # else the function has returned above
-    spread = f"; {counts[1]:,} to {counts[0]:,} galleries" if counts[0] < counts[1] else ""
-    return f" {opening}: {reached}{spread}."
+    return f" {opening}: {reached}."
 
 
 def _noted(part: Mapping[str, Any], kind: Kind) -> list[int]:

@@ -82,8 +82,7 @@ def tabulate_pictures(results: Results) -> list[dict[str, Any]]:
                 "case": case,
                 "size": f"{int(p)} × {round(float(part.numbers('n_rows').mean()) / p):,}",
                 "epsilon": f"{epsilon:g}",
-                "total": f"by class, {int(part.numbers('n_features')[0]) - 1} features" if is_by_class else "one total",
-                "numbers": f"{int(part.numbers('n_numbers')[0]):,}",
+                "features_by_class": f"{int(part.numbers('n_features')[0]) - 1}" if is_by_class else "one total",
                 "ruled": describe_spread(part.numbers("accuracy")),
                 "pooled": describe_spread(pooled.numbers("accuracy")),
                 "recognised": describe_spread(part.numbers("membership_tpr")),
@@ -105,16 +104,17 @@ def tabulate_line(study: str, rows: Results) -> list[str]:
     by_rank = len(rows.where(method="local-own")) > 0
     column = "auc_own_clean" if by_rank else "balanced_accuracy_clean"
     alone = score_alone(rows, column, own_rows=by_rank)
-    each = [summed.where(epsilon=epsilon) for epsilon in EPSILONS]
+    each = [summed.where(epsilon=epsilon) for epsilon in EPSILONS if epsilon != 2.0]
     p = int(summed.numbers("n_participants")[0])
     return [
         study,
         f"{p} × {round(float(summed.numbers('n_rows').mean()) / p):,}",
-        "AUC, own rows" if by_rank else "accuracy",
         *(f"{value:.1f}" for value in alone.values()),
-        *(describe_spread(rows.where(method=method).numbers(column)) for method in ("pooled-raw", "aa-i-gdp")),
-        *(describe_spread(part.numbers(column)) for part in each),
-        *(describe_spread(part.numbers("membership_tpr")) for part in (each[0], each[-1])),
+        *(f"{100 * _mean(rows.where(method=method).numbers(column)):.1f}" for method in ("pooled-raw", "aa-i-gdp")),
+        *(f"{100 * _mean(part.numbers(column)):.1f}" for part in each[:-1]),
+        describe_spread(each[-1].numbers(column)),
+        f"{100 * _mean(each[0].numbers('membership_tpr')):.1f}",
+        describe_spread(each[-1].numbers("membership_tpr")),
     ]
 
 
@@ -146,6 +146,7 @@ def _line(rows: Results, case: str, rows_each: int, hospital: int | None) -> dic
         "n_features": int(sums[0].numbers("n_features")[0]),
         "n_deployments": len(sums[0]),
         "alone": {name: f"{value:.1f}" for name, value in alone.items()},
+        "best_alone": f"{max(value for value in alone.values() if not math.isnan(value)):.1f}",
         "pooled": describe_spread(rows.where(method="pooled-raw").numbers(column)),
         "rotation": describe_spread(rows.where(method="aa-i-gdp").numbers(column)),
         "scores": [describe_spread(part.numbers(column)) for part in sums],
@@ -156,6 +157,8 @@ def _line(rows: Results, case: str, rows_each: int, hospital: int | None) -> dic
             describe_spread(rows.where(method="dp-ebm", epsilon=epsilon).numbers(column)) for epsilon in EPSILONS[1:]
         ],
         "n_rival": len(rows.where(method="dp-ebm", epsilon=EPSILONS[-1])),
+        "general_loss": [_compare(rows, column, "general-total", epsilon) for epsilon in EPSILONS[1:]],
+        "rival_lead": [-_compare(rows, column, "dp-ebm", epsilon) for epsilon in EPSILONS[1:]],
         "membership_auc": [describe_spread(part.numbers("membership_auc")) for part in sums],
         "control": describe_spread(sums[-1].numbers("membership_auc_control")),
         "membership_tpr": [describe_spread(part.numbers("membership_tpr")) for part in sums],
@@ -164,6 +167,14 @@ def _line(rows: Results, case: str, rows_each: int, hospital: int | None) -> dic
         "size": f"{int(rows.numbers('n_participants')[0])} × {rows_each or 'their own'}",
         "is_first": not hospital,
     }
+
+
+def _compare(rows: Results, column: str, method: str, epsilon: float | None) -> float:
+    """Points by which secure sums are ahead of another method, on the deployments that it was run on; NaN without any."""
+    other = rows.where(method=method, epsilon=epsilon)
+    sums = rows.where(method="secure-sum", epsilon=epsilon)
+    same = sums.only(np.isin(sums.numbers("deployment"), other.numbers("deployment")))
+    return 100 * (_mean(same.numbers(column)) - _mean(other.numbers(column)))
 
 
 def score_alone(rows: Results, column: str, *, own_rows: bool) -> dict[str, float]:

@@ -68,13 +68,12 @@ def draw_landscape(material: fits.Material) -> list[chart.Drawing]:
         "leakage-error", f"how closely the {terms.STRONGEST} rebuilds records", "error as a share of guessing's",
         error_share, "OrRd_r", ".2f",
     )  # fmt: skip
-    unit, max_of_k = _describe_unit(material), material.describe_max_of_k("match", _METHODS, everywhere=True)
+    max_of_k = material.describe_max_of_k("match", _METHODS, everywhere=True)
     repeated = np.concatenate([compare_deployments(rows, gains(results, rows)) for _, rows in panels])
     apart = np.abs(compare_with_pooled(results))
     values: dict[str, Any] = {
         "resolved": f"{RESOLVED_GAIN:g}",
         "repeated": (np.mean(repeated), np.percentile(repeated, 95)) if len(repeated) else None,
-        "pooled": len(pooled),
         "sums": len(sums),
         "n_features": int(summed.numbers("n_features")[0]) if sums else 0,
         "apart": (np.mean(apart), apart.max()) if len(apart) else None,
@@ -83,11 +82,17 @@ def draw_landscape(material: fits.Material) -> list[chart.Drawing]:
         "membership", "members that are recognised in secure sums", "members recognised, %",
         lambda rows: rows.percent("membership_tpr"), "OrRd", ".0f", 0, 100,
     )  # fmt: skip
+    allowed = summed.where(epsilon=1.0).percent("membership_limit") if sums else np.empty(0)
+    permitted = f"{allowed.mean():.1f}" if len(allowed) else "–"
     return [
-        chart.describe(_draw_maps(material, worth + sums, gain), "gain", "gain", unit=unit, **values),
-        *([chart.describe(_draw_maps(material, sums, recognised), "membership", "membership")] if sums else []),
-        chart.describe(_draw_maps(material, panels, matched), "leakage", "leakage", unit=unit, max_of_k=max_of_k),
-        chart.describe(_draw_maps(material, panels, error), "leakage-error", "leakage_error", unit=unit),
+        chart.describe(_draw_maps(material, worth + sums, gain), "gain", "gain", **values),
+        *(
+            [chart.describe(_draw_maps(material, sums, recognised), "membership", "membership", limit=permitted)]
+            if sums
+            else []
+        ),
+        chart.describe(_draw_maps(material, panels, matched), "leakage", "leakage", max_of_k=max_of_k),
+        chart.describe(_draw_maps(material, panels, error), "leakage-error", "leakage_error"),
     ]
 
 

@@ -114,9 +114,7 @@ def draw_linkage_strongest(material: fits.Material) -> list[chart.Drawing]:
             chart.draw_chance(panel),
         ]
         chart.write_end_labels(panel, labels)
-    max_of_k = material.describe_max_of_k("linkage", _PAPER)
-    max_of_k += material.describe_max_of_k("match", _PAPER)
-    return [chart.describe(canvas, "linkage-strongest", "linkage_strongest", max_of_k=max_of_k)]
+    return [chart.describe(canvas, "linkage-strongest", "linkage_strongest")]
 
 
 def draw_utility(material: fits.Material) -> list[chart.Drawing]:
@@ -217,24 +215,21 @@ def draw_deployments(material: fits.Material) -> list[chart.Drawing]:
     if len(known) < 2:
         return []
     canvas, axes = chart.make_axes(material.title("other deployments, other noise"), 2, 2, height=7.6)
-    chance, widths = terms.guessing_level(material.study), []
+    chance = terms.guessing_level(material.study)
     floor = chart.find_floor(chance, results.where(method=list(_PAPER)).percent("balanced_accuracy_clean"))
-    measures: tuple[tuple[str, str, Callable[[Results], Vector]], ...] = (
-        ("accuracy", terms.CLEAN_AXIS, lambda rows: rows.percent("balanced_accuracy_clean")),
-        ("leakage", "matched by the strongest attack, %", lambda rows: rows.leakage("match")),
+    measures: tuple[tuple[str, Callable[[Results], Vector]], ...] = (
+        (terms.CLEAN_AXIS, lambda rows: rows.percent("balanced_accuracy_clean")),
+        ("matched by the strongest attack, %", lambda rows: rows.leakage("match")),
     )
-    for row, (what, up, measure) in enumerate(measures):
+    for row, (up, measure) in enumerate(measures):
         for panel, (method, scale, across) in zip(axes[row], terms.NOISES, strict=True):
             heading = "Private-data noise" if method == terms.DATA_NOISE else "Anchor noise"
             panel.set(title=heading, xlabel=across, ylabel=up)
             chart.set_percent_axis(panel, low=floor if row == 0 else 0.0)
             comparisons = [chart.draw_chance(panel)] if row else _compare_all(panel, results, chance)
             series = [(rows.numbers(scale), measure(rows)) for rows in _split(results.where(method=method), known)]
-            spread, within = _draw_spread(panel, material, series, known.index(0) if 0 in known else None)
+            _draw_spread(panel, material, series, known.index(0) if 0 in known else None)
             chart.write_end_labels(panel, comparisons)
-            if within is not None:
-                between = "too few draws to tell" if spread is None else f"{spread:.1f}"
-                widths.append(f"{heading.lower()}, {what}: {between} between, {within:.1f} within")
     words = {
         "one deployment": "one deployment (gap: no draws)",
         "mean of deployments": "their mean",
@@ -245,10 +240,9 @@ def draw_deployments(material: fits.Material) -> list[chart.Drawing]:
     chart.write_legend(canvas, {text: entries[name] for name, text in words.items() if name in entries}, n_columns=4)
     values: dict[str, Any] = {
         "n": len(known),
-        "own_projections": material.study == "mnist",
-    }  # that of faces is public, and one
-    max_of_k = material.describe_max_of_k("match", _PAPER, everywhere=True)
-    values |= {"widest_gap": 100 * WIDEST_GAP, "widths": "; ".join(widths), "max_of_k": max_of_k}
+        "own_projections": material.study == "mnist",  # that of faces is public, and one
+        "widest_gap": 100 * WIDEST_GAP,
+    }
     return [chart.describe(canvas, "deployments", "deployments", **values)]
 
 
@@ -262,11 +256,8 @@ def _split(results: Results, deployments: list[float]) -> list[Results]:
 
 def _draw_spread(
     axes: chart.Axes, material: fits.Material, series: list[tuple[Vector, Vector]], first: int | None
-) -> tuple[float | None, float | None]:
-    """Draw the curves of all deployments, given noise and measure of each, and the place of the paper's among them.
-
-    Returns the mean width of the range between deployments and of the band within the first; None where unknown.
-    """
+) -> None:
+    """Draw the curves of all deployments, given noise and measure of each, and the place of the paper's among them."""
     lines: dict[int, fits.Line] = {}
     for k, (noise, measured) in enumerate(series):
         line = material.fits.line(noise, measured)
@@ -275,7 +266,7 @@ def _draw_spread(
             axes.plot(line.x, lines[k].y, color=terms.GREY, linewidth=0.8, alpha=0.9, label="one deployment", zorder=3)
     if not lines:
         axes.text(0.5, 0.5, "too few draws", transform=axes.transAxes, ha="center", color=terms.GREY)
-        return None, None
+        return
     every, first_line = list(lines.values()), None if first is None else lines.get(first)
     grid = np.linspace(max(line.x[0] for line in every), min(line.x[-1] for line in every), 120)
     each = np.stack([np.interp(grid, line.x, line.y) for line in every])
@@ -287,6 +278,3 @@ def _draw_spread(
         band: dict[str, Any] = {"color": terms.BLUE, "alpha": 0.3, "linewidth": 0, "label": "within the first"}
         axes.fill_between(first_line.x, first_line.lower, first_line.upper, **band)
     axes.plot(grid, each.mean(axis=0), color=terms.BLACK, linewidth=2.6, label="mean of deployments", zorder=5)
-    return readings.mean(highest - lowest), None if first_line is None else readings.mean(
-        first_line.upper - first_line.lower
-    )

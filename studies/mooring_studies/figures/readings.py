@@ -117,25 +117,6 @@ def average_by_setting(rows: Results, *series: Vector) -> list[Vector]:
     return [np.bincount(which, weights=each[good]) / np.bincount(which) for each in series]
 
 
-def pair_gains(rows: Results, joint: Results, name: str) -> Vector:
-    """Points that a joint model gains over training alone, own rows: one number a deployment, draws averaged."""
-    gains = []
-    for deployment in rows.values("deployment"):
-        alone = mean_of(rows.where(deployment=deployment), terms.LOCAL_OWN, name)
-        joined = mean(joint.where(deployment=deployment).percent(name))
-        if alone is not None and joined is not None:
-            gains.append(joined - alone)
-    return np.array(gains)
-
-
-def select_strongest_noise(rows: Results) -> Results:
-    """The rows with the strongest noise of every deployment."""
-    noise = np.nan_to_num(rows.numbers("anchor_noise_scale")) + np.nan_to_num(rows.numbers("data_noise_scale"))
-    deployment = rows.numbers("deployment")
-    most = {number: noise[deployment == number].max() for number in np.unique(deployment)}
-    return rows.only(np.array([noise[k] == most[number] for k, number in enumerate(deployment)], dtype=bool))
-
-
 def split_by_rows(results: Results) -> Iterator[tuple[str, Results]]:
     """Parts of the table by rows a participant, where a study has several, in words."""
     sizes = results.values("rows_each")

@@ -42,9 +42,8 @@ def _draw_utility(material: fits.Material, groups: Groups, worth: Worth) -> char
             panel.set(xlabel=across, ylabel=worth.axis)
             _draw_by_noise(panel, rows, words, scale, worth)
             panel.set_title(f"{words.capitalize()}{heading}")
-    values: dict[str, Any] = {"by_rank": by_rank, "gains": _list_gains(groups, worth)}
-    values["deployments"] = _count_deployments(material)
-    return chart.describe(canvas, "utility-auc" if by_rank else "utility", "tables_utility", **values)
+    name, deployments = "utility-auc" if by_rank else "utility", _count_deployments(material)
+    return chart.describe(canvas, name, "tables_utility", by_rank=by_rank, deployments=deployments)
 
 
 def _draw_tradeoff(material: fits.Material, groups: Groups) -> chart.Drawing:
@@ -57,9 +56,7 @@ def _draw_tradeoff(material: fits.Material, groups: Groups) -> chart.Drawing:
         line[1].set(title=f"By error{heading}", xlabel="relative error of that attack (safer to the left)")
     chart.write_legend(canvas, chart.list_entries(axes[0][0], without=_NAMED), n_columns=4)
     max_of_k = material.describe_max_of_k("match", readings.name_noisy_methods(material.results), everywhere=True)
-    return chart.describe(
-        canvas, "tradeoff", "tables_tradeoff", deployments=_count_deployments(material), max_of_k=max_of_k
-    )
+    return chart.describe(canvas, "tradeoff", "tables_tradeoff", max_of_k=max_of_k)
 
 
 def _draw_by_noise(axes: chart.Axes, rows: Results, words: str, scale: str, worth: Worth) -> None:
@@ -99,22 +96,6 @@ def _draw_by_noise(axes: chart.Axes, rows: Results, words: str, scale: str, wort
 def _method_of(rows: Results, words: str) -> str:
     """The method with this noise that a table has."""
     return next(method for method, name in readings.name_noisy_methods(rows).items() if name == words)
-
-
-def _list_gains(groups: Groups, worth: Worth) -> list[str]:
-    """Gains over training alone in words: without noise, and at the strongest noise of either kind."""
-    parts = []
-    for heading, rows in groups:
-        joints = {"no noise": rows.where(method=readings.noiseless_method(rows))}
-        for words, _, _ in _NOISES:
-            noisy = rows.where(method=_method_of(rows, words))
-            joints[f"strongest {words}"] = readings.select_strongest_noise(noisy)
-        for words, joint in joints.items():
-            gain = readings.pair_gains(rows, joint, worth.clean)
-            if len(gain):
-                middle, low, high = (f"{x:+.1f}".replace("-", "−") for x in (gain.mean(), gain.min(), gain.max()))
-                parts.append(f"{words}{heading} {middle}" + (f" ({low} to {high})" if low != high else ""))
-    return parts
 
 
 def _draw_alone(axes: chart.Axes, rows: Results, name: str) -> list[chart.EndLabel | None]:

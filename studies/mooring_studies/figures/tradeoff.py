@@ -57,8 +57,7 @@ def draw_tradeoff(material: fits.Material) -> list[chart.Drawing]:
         panel.plot([leak], [worth], "*", color=terms.INK, **star)
     _decorate(panel, material)
     chart.write_legend(canvas, chart.list_entries(panel, without=_NAMED), n_columns=2)
-    max_of_k = material.describe_max_of_k("linkage", _STRONGEST)
-    return [chart.describe(canvas, "tradeoff", "tradeoff", on_linkage=on_linkage, max_of_k=max_of_k)]
+    return [chart.describe(canvas, "tradeoff", "tradeoff")]
 
 
 def draw_tradeoff_as_deployed(material: fits.Material) -> list[chart.Drawing]:
@@ -80,9 +79,7 @@ def draw_tradeoff_as_deployed(material: fits.Material) -> list[chart.Drawing]:
         _decorate(panel, material, shaded=True, with_independent=not placed)
         legend |= chart.list_entries(panel, without=_NAMED)
     chart.write_legend(canvas, legend, n_columns=3)
-    max_of_k = material.describe_max_of_k("match", _NOISY)
-    max_of_k += material.describe_max_of_k("linkage", _NOISY)
-    return [chart.describe(canvas, "tradeoff-as-deployed", "tradeoff_as_deployed", max_of_k=max_of_k)]
+    return [chart.describe(canvas, "tradeoff-as-deployed", "tradeoff_as_deployed")]
 
 
 def _decorate(
@@ -115,35 +112,27 @@ def draw_both_noises(material: fits.Material) -> list[chart.Drawing]:
     fronts = below.subplots(1, len(measured), squeeze=False, sharey=True)[0]
     draws = _select_draws(paper, both, lambda rows: rows.percent("balanced_accuracy_clean"))
     _draw_surface(above, surfaces[0], draws, "Accuracy as deployed, %", "GnBu")
-    shares = []
     for leaky, front, kind in zip(surfaces[1:], fronts, measured, strict=True):
         draws = _select_draws(paper, both, lambda rows, kind=kind: rows.leakage(kind))  # type: ignore[misc]
         _draw_surface(above, leaky, draws, f"{_MEASURES[kind].capitalize()}, %", "OrRd")
-        counts = _draw_front(front, material, kind)
-        parts = ", ".join(f"{words.replace(', no', ' without')} {n}" for words, n in counts.items() if n)
-        shares.append(f"{_MEASURES[kind]}, {parts}")
+        _draw_front(front, material, kind)
     chart.write_legend(below, chart.list_entries(fronts[0], without=_NAMED), n_columns=4)
-    max_of_k = "".join(material.describe_max_of_k(kind, _NOISY) for kind in measured)
-    return [chart.describe(canvas, "both-noises", "both_noises", shares="; ".join(shares), max_of_k=max_of_k)]
+    return [chart.describe(canvas, "both-noises", "both_noises")]
 
 
-def _draw_front(axes: chart.Axes, material: fits.Material, kind: Kind) -> dict[str, int]:
-    """Utility against leakage with the frontier; returns how many of its points each method has."""
+def _draw_front(axes: chart.Axes, material: fits.Material, kind: Kind) -> None:
+    """Utility against leakage with the frontier."""
     paper, what = material.paper, _MEASURES[kind]
     axes.set(title=f"The frontier: {what}", xlabel=f"{what} by the strongest attack, %", ylabel=terms.CLEAN_AXIS)
     x, y = frontier.draw_deployed(axes, paper, kind, alpha=0.5)
     quiet = frontier.find_noiseless_points(paper, kind)
-    best = frontier.draw_frontier(axes, x, y, quiet, kind)
+    frontier.draw_frontier(axes, x, y, quiet, kind)
     frontier.mark_noiseless(axes, quiet)
     chance = terms.guessing_level(material.study)
     chart.set_percent_axis(axes, low=chart.find_floor(chance, y, np.array([point.utility for point in quiet])))
     chart.set_percent_axis(axes, across=True)
     chart.draw_chance_across(axes)
     chart.write_end_labels(axes, chart.draw_comparisons(axes, **readings.references(paper), chance=chance))
-    names = [terms.METHOD_WORDS[method].removeprefix("C-GDP, ") for method in _NOISY]
-    noisy = np.repeat(names, [len(paper.where(method=method)) for method in _NOISY])
-    owners = np.append(noisy, [point.words for point in quiet])[best]
-    return {name: int((owners == name).sum()) for name in [*names, *(point.words for point in quiet)]}
 
 
 def _select_draws(paper: Results, both: Results, measure: Callable[[Results], Vector]) -> tuple[Vector, Vector, Vector]:
