@@ -30,17 +30,6 @@ def section(result: dict[str, Any]) -> str:
             f"| {local:.1f} s | {one:.1f} s | {two:.1f} s | {two / local:.2f} "
             f"| {row['local_peak_megabytes']:.0f} MB; {row['dask_2_peak_megabytes']:.0f} MB |"
         )
-    lines += [
-        "\nMany simulated participants: `mooring.align` in one process, and its steps reduced over two workers.\n",
-        "| participants | anchor | `align` | reduced | held by one process; by client |",
-        "|---|---|---|---|---|",
-    ]
-    for row in result["participants"]:
-        lines.append(
-            f"| {row['participants']:,} | {row['anchor_rows']} × {row['components']} | {row['local_seconds']:.1f} s "
-            f"| {row['reduced_seconds']:.1f} s "
-            f"| {row['anchor_megabytes']:.1f} MB; {row['client_megabytes']:.2f} MB |"
-        )
     return "\n".join([*lines, "", f"Measured on {result['date']}, {describe_machine(result['machine'])}."]) + "\n"
 
 

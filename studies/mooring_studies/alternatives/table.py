@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,28 @@ _SHARES = ("linkage", "membership_auc", RECOGNISED, "membership_at_0.1_percent",
 def describe_alternatives(results: Results, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of the page on alternatives; `settings` are those of the network."""
     lines = tabulate_alternatives(results)
-    return {"lines": lines, "network": settings, "deployments": lines[0]["deployments"]}
+    cases = list(dict.fromkeys(line["case"] for line in lines))
+    places = dict.fromkeys((line["method"], line["draw"]) for line in lines)
+    mechanisms = [[line for line in lines if (line["method"], line["draw"]) == place] for place in places]
+    return {
+        "lines": lines,
+        "cases": cases,
+        "mechanisms": [
+            {"name": _name_together(own), "cells": [line["brief"][k] for k in range(3) for line in own]}
+            for own in mechanisms
+        ],
+        "spreads": np.nanmax([line["spreads"] for line in lines], axis=0).tolist(),
+        "network": settings,
+        "deployments": lines[0]["deployments"],
+    }
+
+
+def _name_together(lines: Sequence[Mapping[str, Any]]) -> str:
+    """One name for the lines of a mechanism in all cases: what differs is in brackets with its case."""
+    first, *others = lines
+    differing = [line for line in others if line["way"] != first["way"]]
+    words = "; ".join(f"{line['case'].partition(',')[0]}: {line['way'].rpartition(' of ')[2]}" for line in differing)
+    return first["way"] + (f" ({words})" if words else "")
 
 
 def tabulate_alternatives(results: Results) -> list[dict[str, Any]]:
@@ -73,8 +94,16 @@ def _line(rows: Results, case: str, method: str, column: str) -> dict[str, Any]:
     tenth, chance = rows.numbers("exposed_tenth"), mean_of(rows.numbers("exposed_tenth_chance"))
     shares = [_beside(rows, name) for name in _SHARES]
     errors = [_error(error, guess), _error(tenth, chance)]
+    control = mean_of(rows.numbers(f"{RECOGNISED}_control"))
+    brief = [
+        (f"{100 * mean_of(score):.1f}", ""),
+        (f"{mean_of(tenth):.2f}", f" ({chance:.2f})"),
+        (f"{100 * line['recognised']:.1f}", f" ({100 * control:.1f})"),
+    ]
     return line | {
-        "cells": [line["case"], line["way"], describe_spread(score), errors[0], shares[0], errors[1], *shares[1:]]
+        "brief": ["–" if "nan" in value else value + ("" if "nan" in beside else beside) for value, beside in brief],
+        "spreads": [100 * _deviation(score), _deviation(tenth), 100 * _deviation(rows.numbers(RECOGNISED))],
+        "cells": [line["case"], line["way"], describe_spread(score), errors[0], shares[0], errors[1], *shares[1:]],
     }
 
 
@@ -82,6 +111,11 @@ def _beside(rows: Results, measure: str) -> str:
     """A share in percent, and its control."""
     spread, control = describe_spread(rows.numbers(measure)), mean_of(rows.numbers(f"{measure}_control"))
     return spread if np.isnan(control) else f"{spread} ({100 * control:.1f})"
+
+
+def _deviation(values: Vector) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.std(ddof=1)) if known.size > 1 else np.nan
 
 
 def _error(values: Vector, beside: float) -> str:
