@@ -89,7 +89,7 @@ def _ours_of(verdict: Verdict) -> str:
     texts = []
     for reading in verdict.readings:
         if not reading.ours:
-            texts.append("not to be read")
+            texts.append("no such number")
             continue
         mean, deviation = (_shown(reading.number, value) for value in reading.shown)
         texts.append((f"{mean} ± {deviation}" if len(reading.ours) > 1 else mean) + "†" * reading.outside)
