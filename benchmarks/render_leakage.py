@@ -140,7 +140,7 @@ def _compare_on_tables() -> dict[str, Any]:
             noise = (False, level) if level else (True, row["anchor_noise_scale"])
             points.setdefault((row["rows_each"], noise[0], round(noise[1], 6)), []).append(row)
         for (size, is_anchor, level), own in sorted(points.items()):
-            means = [float(np.mean([_strongest(row, kind, one) for row in own])) for kind, one in _SHOWN_OF_TABLES]
+            means = [float(np.mean([_strongest(row, *shown) for row in own])) for shown in _SHOWN_OF_TABLES]
             if means[1] < _ALL_BUT_EXACT and means[2] > 0.995:
                 continue
             cells = [study, f"{size:,}", f"v = {level:g}" if is_anchor else f"σ = {level:g} s"]

@@ -40,13 +40,13 @@ def describe_alternatives(results: Results, settings: Mapping[str, Any]) -> dict
     lines = tabulate_alternatives(results)
     cases = list(dict.fromkeys(line["case"] for line in lines))
     places = dict.fromkeys((line["method"], line["draw"]) for line in lines)
-    mechanisms = [[line for line in lines if (line["method"], line["draw"]) == place] for place in places]
+    by_mechanism = [[line for line in lines if (line["method"], line["draw"]) == place] for place in places]
     return {
         "lines": lines,
         "cases": cases,
         "mechanisms": [
-            {"name": _name_together(own), "cells": [line["brief"][k] for k in range(3) for line in own]}
-            for own in mechanisms
+            {"name": _name_together(group), "cells": [line["brief"][k] for k in range(3) for line in group]}
+            for group in by_mechanism
         ],
         "spreads": np.nanmax([line["spreads"] for line in lines], axis=0).tolist(),
         "network": settings,
