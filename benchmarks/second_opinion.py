@@ -313,8 +313,8 @@ def render(lines: Sequence[Line], machine: str) -> str:
         for name, by_auc, by_rate in (("mooring", mooring, mooring), ("SACRO-ML", strongest["auc"], strongest["rate"])):
             auc, rate = "{:.3f} [{:.3f}, {:.3f}]".format(*by_auc.auc), "{:.1%} [{:.1%}, {:.1%}]".format(*by_rate.rate)
             attacks = ("", "") if by_auc.attack == "mooring" else (f" ({by_auc.attack})", f" ({by_rate.attack})")
-            cells = (learner, name, auc + attacks[0], f"{by_auc.control_auc:.3f}")
-            cells += (rate + attacks[1], f"{by_rate.control_rate:.1%}")
+            controls = f"{by_auc.control_auc:.3f}", f"{by_rate.control_rate:.1%}"
+            cells = (learner, name, auc + attacks[0], controls[0], rate + attacks[1], controls[1])
             text.append(f"| {' | '.join(cells)} |".replace("[-", "[−"))
     return "\n".join([*text, ""])
 

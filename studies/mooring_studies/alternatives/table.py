@@ -59,7 +59,7 @@ def _name_together(lines: Sequence[Mapping[str, Any]]) -> str:
     first, *others = lines
     differing = [line for line in others if line["way"] != first["way"]]
     words = "; ".join(f"{line['case'].partition(',')[0]}: {line['way'].rpartition(' of ')[2]}" for line in differing)
-    return first["way"] + (f" ({words})" if words else "")
+    return f"{first['way']} ({words})" if words else str(first["way"])
 
 
 def tabulate_alternatives(results: Results) -> list[dict[str, Any]]:

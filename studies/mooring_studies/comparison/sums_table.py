@@ -146,7 +146,7 @@ def _line(rows: Results, case: str, rows_each: int, hospital: int | None) -> dic
         "n_features": int(sums[0].numbers("n_features")[0]),
         "n_deployments": len(sums[0]),
         "alone": {name: f"{value:.1f}" for name, value in alone.items()},
-        "best_alone": f"{max(value for value in alone.values() if not math.isnan(value)):.1f}",
+        "best_alone": f"{max((value for value in alone.values() if not math.isnan(value)), default=math.nan):.1f}",
         "pooled": describe_spread(rows.where(method="pooled-raw").numbers(column)),
         "rotation": describe_spread(rows.where(method="aa-i-gdp").numbers(column)),
         "scores": [describe_spread(part.numbers(column)) for part in sums],
