@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from mooring.protocol.driver.questions import ask_about_sharing
+from mooring.protocol.participant.steps import fit, match
 from tests.protocol.driver.support import ANALYST, N_NEW, NAMES, Town, draft
 
 
@@ -69,6 +70,18 @@ def test_a_table_with_other_names_and_words_is_read_as_a_person_agrees(mechanism
     n_asked = len(town.asked["north"])
     town.advance("north")
     assert "reading" not in [question.kind for question in town.asked["north"][n_asked:]]
+
+
+def test_a_table_that_fits_by_its_mapping_keeps_no_step_waiting(folder: Path) -> None:
+    """As on a desk without a place, where nobody takes the step 'fit' a second time."""
+    workspace = Town.found(folder, draft("rotation"), names=NAMES[:1]).workspace("north")
+    draft("rotation").write(workspace.study_file)
+    table = workspace.root / "patients.csv"
+    table.write_text(OWN)
+    fit(workspace, data=table)
+    assert workspace.is_misfit
+    match(workspace, data=table)
+    assert not workspace.is_misfit
 
 
 @pytest.mark.parametrize("mechanism", ["rotation", "sums"])

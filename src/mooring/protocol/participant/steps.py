@@ -118,6 +118,7 @@ def match(
     table = MappedTable(data, suggested.mapping.fit_to(study.schema, exchange_of(study).person_column(study)))
     write_atomically(path, render_mapping(suggested).encode(), mode=0o600, what="the mapping")
     result, _ = check_table_fit(study, table, progress=progress)
+    _note_misfit(workspace, result)
     rules = suggested.mapping.describe()
     unknown = count_unread(suggested)
     verdict = "Every row now fits the study." if result.fits else "Some of the table does not fit the study yet."
@@ -178,13 +179,12 @@ def fit(
 ) -> Outcome:
     """List everything in a table that does not fit the study."""
     from mooring.protocol.participant.role import check_table_fit
-    from mooring.protocol.registry import exchange_of
 
     study = workspace.study
     table = read_by_mapping(workspace, data)
     result, warnings = check_table_fit(study, table, ignore=tuple(ignore), progress=progress)
     workspace.fitted = study.schema if result.fits else None
-    workspace.is_misfit = not (result.fits or (result.has_columns and exchange_of(study).adapts_rows(study)))
+    _note_misfit(workspace, result)
     fits = f"{count_noun(result.n_rows, 'row fits', 'rows fit')} the study {study.name!r}."
     line = f"{fits} Nothing was kept, and nothing left."
     if not result.fits:
@@ -201,6 +201,14 @@ def fit(
         tables=(("", _list_problems(result)),) if result.problems else (),
         standing="whole" if result.fits and not warnings else "in part",
     )
+
+
+def _note_misfit(workspace: Workspace, result: TableFit) -> None:
+    """Note whether sharing would refuse the table; later steps wait as long as it does."""
+    from mooring.protocol.registry import exchange_of
+
+    study = workspace.study
+    workspace.is_misfit = not (result.fits or (result.has_columns and exchange_of(study).adapts_rows(study)))
 
 
 def _list_problems(fit: TableFit) -> Rows:
