@@ -118,7 +118,7 @@ def match(
     table = MappedTable(data, suggested.mapping.fit_to(study.schema, exchange_of(study).person_column(study)))
     write_atomically(path, render_mapping(suggested).encode(), mode=0o600, what="the mapping")
     result, _ = check_table_fit(study, table, progress=progress)
-    _note_misfit(workspace, result)
+    _note_fit(workspace, result)
     rules = suggested.mapping.describe()
     unknown = count_unread(suggested)
     verdict = "Every row now fits the study." if result.fits else "Some of the table does not fit the study yet."
@@ -133,6 +133,7 @@ def match(
         {"mapping": workspace.show(path), "pairs": suggested.pairs, "unknown_words": unknown, "fits": result.fits},
         (
             f"Wrote {workspace.show(path)}. It holds words of your table: keep it here, and read it before you go on.",
+            *([f"The file is read as {encoding}."] if (encoding := suggested.mapping.encoding) else []),
             verdict,
         ),
         notes=(
@@ -183,8 +184,7 @@ def fit(
     study = workspace.study
     table = read_by_mapping(workspace, data)
     result, warnings = check_table_fit(study, table, ignore=tuple(ignore), progress=progress)
-    workspace.fitted = study.schema if result.fits else None
-    _note_misfit(workspace, result)
+    _note_fit(workspace, result)
     fits = f"{count_noun(result.n_rows, 'row fits', 'rows fit')} the study {study.name!r}."
     line = f"{fits} Nothing was kept, and nothing left."
     if not result.fits:
@@ -203,11 +203,12 @@ def fit(
     )
 
 
-def _note_misfit(workspace: Workspace, result: TableFit) -> None:
-    """Note whether sharing would refuse the table; later steps wait as long as it does."""
+def _note_fit(workspace: Workspace, result: TableFit) -> None:
+    """Note whether the table fits, and whether sharing would refuse it: later steps wait as long as it does."""
     from mooring.protocol.registry import exchange_of
 
     study = workspace.study
+    workspace.fitted = study.schema if result.fits else None
     workspace.is_misfit = not (result.fits or (result.has_columns and exchange_of(study).adapts_rows(study)))
 
 
