@@ -190,6 +190,7 @@ def test_files_go_where_steps_look_and_replace_nothing_unasked(running: Running,
         "a (1).bundle": "inbox/a (1).bundle",
         "model.safetensors": "result/model.safetensors",
         "heart.anchor": "heart.anchor",
+        "north.receipt": "inbox/north.receipt",
     }
     names |= {f"{k}.card{n}.toml": f"{k}.card.toml" for k, n in enumerate((" (1)", "(12)", "-2", ""))}
     shown = running.upload(dict.fromkeys(names, b"1"))

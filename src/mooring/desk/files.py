@@ -116,5 +116,7 @@ def _choose_path(workspace: Workspace, name: str) -> Path:
 
 def _list_patterns(workspace: Workspace) -> Iterator[str]:
     """Yield the patterns of files that steps need and that others send."""
-    for item in (item for steps in list_steps().values() for step in steps if step.run for item in step.needs):
-        yield from (pattern for pattern in item.files if not pattern.startswith(_MADE_HERE))
+    for step in (step for steps in list_steps().values() for step in steps if step.run):
+        for item in step.needs:
+            yield from (pattern for pattern in item.files if not pattern.startswith(_MADE_HERE))
+        yield from (awaited.file.replace("NAME", "*") for awaited in step.awaits or ())
