@@ -150,9 +150,7 @@ def test_shares_are_even_and_nobody_goes_without(tmp_path: Path) -> None:
 def test_rows_are_picked_from_parts_however_blocks_are_cut(number: World) -> None:
     positions = [np.array([], dtype=np.int64), *(np.array([0, 60, 61]) for _ in number.pieces[1:])]
     picked = picked_rows(number.study, number.pieces, positions)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mooring.engines.dask.block_tasks._AT_ONCE", 50)
-        again = picked_rows(number.study, number.pieces, positions)
+    again = picked_rows(number.study, number.pieces, positions, rows_at_once=50)
     for piece, wanted, (rows, labels), other in zip(number.pieces, positions, picked, again, strict=True):
         block, joined = (np.concatenate(parts) for parts in zip(*blocks_of(number.study, piece), strict=True))
         assert np.array_equal(rows, block[wanted])

@@ -138,10 +138,8 @@ def test_what_cannot_be_learnt_in_pieces_is_told(client: Client, classes: Prepar
 def test_auto_chooses_by_the_rows_that_the_local_engine_chooses_by(
     client: Client, number: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Local training draws 1,000 of 2,000 rows and chooses by 150 of them; the cluster must find these rows in its parts."""
+    """A training locally chooses by 600 of 2,000 rows; the cluster must find these in its parts."""
     made, here, there = number
-    monkeypatch.setattr("mooring.learners.fitting.MOST_ROWS", 1000)
-    monkeypatch.setattr("mooring.learners.fitting._CHOICE_ROWS", 150)
     seen: list[tuple[np.ndarray, np.ndarray]] = []
 
     def choose(name: str, rows: np.ndarray, labels: np.ndarray, parts: np.ndarray, **options: Any) -> Predicted:
@@ -149,9 +147,9 @@ def test_auto_chooses_by_the_rows_that_the_local_engine_chooses_by(
         return np.zeros(len(labels)), None
 
     monkeypatch.setattr("mooring.learners.fitting.cross_validate", choose)
-    assert train(made.study, here, most_rows=1000).learner == train_on_dask(client, made.study, there).learner
+    assert train(made.study, here).learner == train_on_dask(client, made.study, there).learner
     (local, folds), _, (in_pieces, same_folds), _ = seen
-    assert local.shape == (150, 6)
+    assert local.shape == (600, 6)
     assert np.array_equal(local, in_pieces)
     assert np.array_equal(folds, same_folds)
 

@@ -6,7 +6,7 @@ It protects nobody. A study, its commands, an audit and a page work with it, alt
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -278,9 +278,10 @@ class TotalsExchange(Exchange):
 
 
 @pytest.fixture
-def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_MECHANISMS", dict(registry._MECHANISMS))
+def registered() -> Iterator[None]:
     register_exchange(TotalsExchange())
+    yield
+    del registry._MECHANISMS[NAME]
 
 
 def write_table(path: Path, seed: int) -> None:

@@ -18,7 +18,7 @@ from mooring.engines.dask.cluster import (
     require_shared,
     run_throttled,
 )
-from mooring.engines.dask.intake import RemoteBundle, collect_on_workers, list_bundles
+from mooring.engines.dask.intake import FILES_AT_ONCE, RemoteBundle, collect_on_workers, list_bundles
 from mooring.engines.dask.learners import train_on_dask
 from mooring.engines.dask.reduction import AnchorsOnWorkers
 from mooring.errors import InputError
@@ -50,6 +50,8 @@ class DaskEngine:
     """Maximum number of rows that a worker holds at a time."""
     passes: int | None = None
     """Number of passes over the rows, as for `train_on_dask`."""
+    files_at_once: int = FILES_AT_ONCE
+    """Maximum number of bundles that a worker verifies in one task."""
     reduced: bool = field(default=False, init=False)
     """Whether the last `collect` left anchor representations with the workers."""
     parts_kept: int = field(default=0, init=False)
@@ -90,7 +92,14 @@ class DaskEngine:
             requested = self.reduce_over_workers
             reduced = anchors > MOST_ANCHOR_BYTES if requested is None else requested
             self._intake, self._stacks = collect_on_workers(
-                self.client, study, places, folder, anchors_here=not reduced, command=command, progress=progress
+                self.client,
+                study,
+                places,
+                folder,
+                anchors_here=not reduced,
+                files_at_once=self.files_at_once,
+                command=command,
+                progress=progress,
             )
         self.reduced = reduced
         return self._intake

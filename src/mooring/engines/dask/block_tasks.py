@@ -22,7 +22,7 @@ from mooring.protocol.rotation.analyst.collaboration_matrix import decode_block,
 from mooring.protocol.rotation.scheme import rotation_of
 from mooring.typing import Indices, Matrix, Vector
 
-_AT_ONCE = 8192
+_ROWS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,37 +162,39 @@ def training_blocks(study: Study, piece: Piece) -> Iterator[tuple[Matrix, npt.ND
             yield rows, labels
 
 
-def blocks_of(study: Study, piece: Piece) -> Iterator[tuple[Matrix, npt.NDArray[Any]]]:
-    """Yield the rows and labels of a part in blocks of some thousands, whatever the size of its row groups."""
+def blocks_of(
+    study: Study, piece: Piece, rows_at_once: int = _ROWS_AT_ONCE
+) -> Iterator[tuple[Matrix, npt.NDArray[Any]]]:
+    """Yield the rows and labels of a part in blocks of this size, whatever the size of its row groups."""
     waiting: list[tuple[npt.NDArray[np.float32], npt.NDArray[Any]]] = []
     for table in read_row_groups(piece.path):
         _, rows, labels = decode_block(table, study)
         assert labels is not None
         waiting.append((rows, labels))
-        if sum(len(block) for block, _ in waiting) >= _AT_ONCE:
-            yield from _cut(waiting)
+        if sum(len(block) for block, _ in waiting) >= rows_at_once:
+            yield from _cut(waiting, rows_at_once)
             waiting = []
-    yield from _cut(waiting)
+    yield from _cut(waiting, rows_at_once)
 
 
 def _cut(
-    waiting: Sequence[tuple[npt.NDArray[np.float32], npt.NDArray[Any]]],
+    waiting: Sequence[tuple[npt.NDArray[np.float32], npt.NDArray[Any]]], rows_at_once: int
 ) -> Iterator[tuple[Matrix, npt.NDArray[Any]]]:
     if not waiting:
         return
     rows, labels = (np.concatenate([each[k] for each in waiting]) for k in range(2))
-    for start in range(0, len(rows), _AT_ONCE):
-        yield rows[start : start + _AT_ONCE].astype(np.float64), labels[start : start + _AT_ONCE]
+    for start in range(0, len(rows), rows_at_once):
+        yield rows[start : start + rows_at_once].astype(np.float64), labels[start : start + rows_at_once]
 
 
 def picked_rows(
-    study: Study, pieces: Sequence[Piece], positions: Sequence[Indices]
+    study: Study, pieces: Sequence[Piece], positions: Sequence[Indices], rows_at_once: int = _ROWS_AT_ONCE
 ) -> list[tuple[Matrix, npt.NDArray[Any]]]:
     """Return the rows and labels at the given positions (in ascending order) of each part."""
     picked = []
     for piece, wanted in zip(pieces, positions, strict=True):
         first, rows, labels = 0, [np.zeros((0, rotation_of(study).n_components))], [np.zeros(0, dtype=np.int8)]
-        for block, block_labels in blocks_of(study, piece) if wanted.size else ():
+        for block, block_labels in blocks_of(study, piece, rows_at_once) if wanted.size else ():
             picks = wanted[(wanted >= first) & (wanted < first + len(block))] - first
             rows.append(block[picks])
             labels.append(block_labels[picks])

@@ -26,10 +26,10 @@ from mooring.protocol.rotation.bundle import RowBundle, centre_anchors
 from mooring.protocol.rotation.scheme import rotation_of
 from mooring.protocol.transport.addresses import is_url, local_path, make_printable
 from mooring.protocol.transport.inbox import Copy, hash_name, list_files, list_objects, listed_size
-from mooring.protocol.transport.object_stores import download, open_file_system
+from mooring.protocol.transport.object_stores import TOO_LARGE, download, open_file_system
 from mooring.typing import Matrix, Progress
 
-GROUP_BYTES, MOST_IN_GROUP = 2**25, 256
+GROUP_BYTES, FILES_AT_ONCE = 2**25, 256
 _GROUP_FILE_BYTES = 2**26
 
 
@@ -115,7 +115,7 @@ def open_local_copy(place: BundleLocation, *, most_bytes: int) -> Iterator[Path 
     if place.is_folder:
         yield "it is a folder"
     elif place.size is not None and place.size > most_bytes:
-        yield "it is larger than any bundle may be"
+        yield TOO_LARGE
     elif not place.is_away:
         yield Path(place.path) if place.size is not None else "it does not exist or cannot be read"
     else:
@@ -156,6 +156,7 @@ def collect_on_workers(
     folder: Path,
     *,
     anchors_here: bool,
+    files_at_once: int = FILES_AT_ONCE,
     command: str = "",
     progress: Progress | None = None,
 ) -> tuple[Intake, tuple[Future, ...]]:
@@ -165,7 +166,7 @@ def collect_on_workers(
     register = Register.read(folder, study)
     places = [*places, *kept_places(places, folder.absolute() / RECEIVED, register.copies)]
     at_work = client.submit(replace, study, pure=False)
-    groups = in_groups(places, study)
+    groups = in_groups(places, study, files_at_once)
     checked = [client.submit(check_group, at_work, group, MOST_BYTES, pure=False) for group in groups]
     verdicts = {client.submit(itemgetter(0), future, pure=False): k for k, future in enumerate(checked)}
     stacks = [client.submit(itemgetter(1) if anchors_here else centred_stack, future, pure=False) for future in checked]
@@ -202,10 +203,12 @@ def _without_spare_copies(bundles: Sequence[RemoteBundle], remembered: Mapping[s
             yield bundle
 
 
-def in_groups(places: Sequence[BundleLocation], study: Study) -> list[list[BundleLocation]]:
+def in_groups(
+    places: Sequence[BundleLocation], study: Study, files_at_once: int = FILES_AT_ONCE
+) -> list[list[BundleLocation]]:
     """Return groups of files, limited in number and total size, for one task each. They are the same in every run."""
     anchor_bytes = 8 * math.prod(rotation_of(study).anchor_shape)
-    most = max(1, min(MOST_IN_GROUP, GROUP_BYTES // anchor_bytes))
+    most = max(1, min(files_at_once, GROUP_BYTES // anchor_bytes))
     groups: list[list[BundleLocation]] = []
     size = 0
     for place in places:
