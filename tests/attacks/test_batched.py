@@ -195,7 +195,8 @@ def test_draws_without_noise_are_exact_in_a_batch_too() -> None:
     views = draws_of(simulation, (0.3, 0.0, 0.1))
     together = moments_batch(views, rng=np.random.default_rng(0))
     assert np.allclose(together[1].rows, simulation.private_data[1], atol=1e-9)
-    assert together[1].notes == ("the anchor alone gives the map exactly",)
+    (note,) = together[1].notes
+    assert "anchor alone" in note
     for draw in (0, 2):
         assert np.allclose(together[draw].rows, moments(views[draw], rng=np.random.default_rng(0)).rows, atol=1e-6)
 

@@ -250,7 +250,7 @@ def test_an_altered_server_learns_nothing_from_a_site_by_asking(played: Played, 
         assert PRIVATE not in answer
     answer = played.deployment.altered(do="echo", site="south", file=str(private))
     assert answer["content"] is None
-    assert "_net_manager, echo is not needed by a job" in played.deployment.log("south")
+    assert "_net_manager, echo is not needed" in played.deployment.log("south")
 
 
 def test_a_job_from_before_a_site_had_the_guard_is_not_started(played: Played, first: Run) -> None:
@@ -262,7 +262,7 @@ def test_a_job_from_before_a_site_had_the_guard_is_not_started(played: Played, f
     free = played.deployment.altered(**asks, topic="scheduler.check_resource", body={})
     asks["headers"]["_resource_reserve_token"] = free["__headers__"]["_resource_reserve_token"]
     answer = played.deployment.altered(**asks, topic="train.start_job", body={})
-    assert "refused by the guard of this site: it was not deployed since" in answer
+    assert "refused by the guard" in answer
 
 
 def test_nobody_on_a_sites_machine_can_pose_as_its_server(played: Played, first: Run) -> None:

@@ -132,7 +132,7 @@ def test_a_model_that_the_map_does_not_name_is_refused(world: World, tmp_path: P
     assert good() is not None
     (tmp_path / "result" / "map.safetensors").unlink()
     (tmp_path / "result" / "map.safetensors").symlink_to(world.folder / "good.map")
-    with raising(RefusedError, "the model", reason="not the one that the map is for"):
+    with raising(RefusedError, "the model", reason="that the map is for"):
         good()
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from mooring.errors import StorageError
 from mooring.protocol.analyst.intake import collect
+from mooring.protocol.transport.object_stores import TOO_LARGE
 from tests.permissions import has_mode
 from tests.protocol.rotation.support import send, sent
 from tests.raising import raising
@@ -83,9 +84,7 @@ def test_bundles_come_from_any_address_and_too_large_ones_stay_there(tmp_path: P
     memory.pipe("/mooring-test/deeper/site-2.bundle", b"not looked at")
     intake = collect(study, "memory://mooring-test", tmp_path / "work", most_bytes=100_000)
     assert [bundle.member.name for bundle in intake.bundles] == ["site-0", "site-1"]
-    assert [(entry.file, entry.reason) for entry in intake.set_aside] == [
-        ("site-9.bundle", "it is larger than any bundle may be")
-    ]
+    assert [(entry.file, entry.reason) for entry in intake.set_aside] == [("site-9.bundle", TOO_LARGE)]
     assert len(list((tmp_path / "work" / "received").iterdir())) == 2
     assert has_mode(tmp_path / "work", 0o700)
     with raising(StorageError, "the source of bundles"):

@@ -93,7 +93,7 @@ def test_a_study_without_labels_has_nothing_to_train_but_can_be_exported_and_del
     with raising(InputError, "study", cure="mooring export"):
         train(study, work)
     analyst = Analyst(study, work, ANALYST)
-    with raising(StorageError, "the collaboration matrix", reason="there is none in this folder"):
+    with raising(StorageError, "the collaboration matrix", reason="none in this folder"):
         Analyst(study, tmp_path, ANALYST).export(tmp_path / "matrix.parquet")
     table = pq.read_table(analyst.export(tmp_path / "matrix.parquet"))
     assert table.column_names == ["participant", *(f"z{k + 1}" for k in range(6))]
@@ -151,7 +151,7 @@ def test_a_model_of_an_earlier_alignment_is_not_delivered(tmp_path: Path) -> Non
 def test_only_the_studys_analyst_can_deliver(tmp_path: Path) -> None:
     study = numeric_study()
     work, _ = prepared(study, tmp_path)
-    with raising(RefusedError, "the signature", reason="not that of the study's analyst"):
+    with raising(RefusedError, "the signature", reason="the study's analyst"):
         deliver(study, work, tmp_path / "results", KEYS[0])
     with raising(InputError, "signing_key"):
         Analyst(study, work).deliver(tmp_path / "results")

@@ -103,7 +103,7 @@ def test_a_roster_cannot_put_one_members_sealing_key_beside_anothers_signing_key
         replace(ENROLLED, sealing_key=other.sealing_key, sealing_proof=other.sealing_proof),
         replace(ENROLLED, sealing_proof=""),
     ):
-        with raising(InputError, "roster", problem="no sealing key that it signed"):
+        with raising(InputError, "roster", problem="no sealing key"):
             Study.from_dict(AGREED.as_dict() | {"participants": [swapped.as_dict()]})
 
 
@@ -116,7 +116,7 @@ def test_a_member_is_enrolled_once_and_nobody_takes_its_name() -> None:
             (enrolled if len(roster) == 1 else AGREED).with_members(roster)
     with raising(InputError, "roster", expected="different signing keys", got=f"{ENROLLED.name!r} and 'other'"):
         enrolled.with_members([replace(ENROLLED, name="other")])
-    with raising(InputError, "roster", problem="no sealing key that it signed"):
+    with raising(InputError, "roster", problem="no sealing key"):
         AGREED.with_members([replace(ENROLLED, sealing_key="")])
 
 

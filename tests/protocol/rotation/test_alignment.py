@@ -113,7 +113,7 @@ def test_a_bundle_that_changes_while_it_is_read_stops_the_alignment(tmp_path: Pa
     sites = sent(study, inbox)
     bundles = bundles_of(study, inbox)
     send(study, replace(sites[1], rows=-sites[1].rows), 1, inbox)
-    with raising(RefusedError, "the bundle", reason="site-1 changed while it was read"):
+    with raising(RefusedError, "the bundle", reason="site-1 changed"):
         align_bundles(study, bundles, tmp_path / "work")
     written = [path.name for path in (tmp_path / "work").rglob("*") if path.is_file()]
     assert written == ["part-site-0-000000.parquet"]  # no alignment, and no part of the bundle that changed

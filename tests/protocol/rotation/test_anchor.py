@@ -151,5 +151,5 @@ def test_a_method_without_noise_is_shared_only_by_who_said_so(small_study):
 
 def test_nothing_is_predicted_before_rows_are_shared(small_study, monkeypatch):
     monkeypatch.setattr(result, "read_result", lambda *_: None)
-    with raising(StorageError, "the vault", reason="does not know of an upload"):
+    with raising(StorageError, "the vault", reason="not know of an upload"):
         result.open_mapped_model(small_study.vaults[0], small_study.study, small_study.folder)

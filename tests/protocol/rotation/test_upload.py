@@ -148,7 +148,7 @@ def test_a_bundle_is_readable_by_its_owner_only_and_rests_of_a_killed_run_go(sma
 def test_an_anchor_file_that_changed_since_it_was_opened_is_not_kept(small_study: SmallStudy) -> None:
     kept, given = small_study.folder / "kept.anchor", small_study.folder / "given.anchor"
     given.write_bytes(b"another")
-    with raising(RefusedError, "the anchor file", reason="changed while it was being used"):
+    with raising(RefusedError, "the anchor file", reason="while it was being used"):
         upload._keep_anchor(small_study.study, kept, given, "a" * 64)
     assert not kept.exists()
 

@@ -521,7 +521,7 @@ def test_as_many_rows_with_more_than_half_of_the_columns_are_the_same_rows(folde
 def test_an_entry_of_another_form_is_damaged(changed):
     fine = {0: "study", 1: "name", 2: "digest", 3: 0, 4: "a b", 5: None, 6: "", 7: ""}
     assert (_entry(list(fine.values())).n_rows, _entry(list(fine.values())).column_tags) == (0, ("a", "b"))
-    with raising(StorageError, "the ledger", reason="an entry of it is damaged"):
+    with raising(StorageError, "the ledger", reason="an entry"):
         _entry([value for value in (fine | changed).values() if value is not ...])
 
 

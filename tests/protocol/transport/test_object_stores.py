@@ -126,7 +126,7 @@ def test_no_try_relies_on_what_a_listing_told_before(
     reason = stores.download(
         memory, "/inbox/site-0.bundle", tmp_path / "x", size=None, most_bytes=10, what="x", waits=QUICK
     )
-    assert reason == "only a part of it could be downloaded"
+    assert reason == stores.IN_PART
     assert steps == ["forget", "open"] * 4
 
 

@@ -14,6 +14,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.transport.addresses import is_url, make_printable, redact_command
 from mooring.protocol.transport.inbox import Candidate, Copy, download_bundles, list_files
+from mooring.protocol.transport.object_stores import TOO_LARGE
 from mooring.serialization import Count, Record, read_record
 from mooring.typing import Progress
 
@@ -251,7 +252,7 @@ def _check_local(path: Path, most_bytes: int) -> Path | str:
         if path.is_dir():
             return "it is a folder"
         if path.stat().st_size > most_bytes:
-            return "it is larger than any bundle may be"
+            return TOO_LARGE
     except OSError:
         return "it is not there, or cannot be read"
     return path
