@@ -173,9 +173,9 @@ def test_a_wrong_scale_sign_or_transposed_map_in_the_kernel_is_noticed(monkeypat
                 check_method("aa-i-gdp-both-noise")
 
 
-def test_the_registry_is_open_and_a_name_is_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mooring.attacks.registry.ATTACKS", {**ATTACKS})
+def test_the_registry_is_open_and_a_name_is_taken_once(request: pytest.FixtureRequest) -> None:
     attack = register_attack(Attack("zeros", "zeros", zeros))
+    request.addfinalizer(lambda: mooring.attacks.ATTACKS.pop("zeros"))
     with raising(InputError, "attack", got="'zeros'"):
         register_attack(attack)
     assert mooring.attacks.resolve_attack("zeros") is attack

@@ -88,8 +88,9 @@ def test_an_analyst_on_dask_gives_what_one_at_home_gives(client: Client, place: 
         assert predictions.score is not None
 
 
-def test_boosted_trees_come_home(client: Client, place: Path, tmp_path: Path) -> None:
+def test_boosted_trees_come_home(client: Client, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("xgboost")
+    monkeypatch.setattr("mooring.learners.boosted_trees.ROUNDS", 30)
     analyst = Analyst(study_of(place), tmp_path, key_of(place), DaskEngine(client))
     analyst.gather(analyst.collect(place / "inbox").bundles)
     training = analyst.train("xgboost")
