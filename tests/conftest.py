@@ -19,6 +19,7 @@ from mooring.attacks import set_effort
 from mooring.audit import AuditEffort
 from mooring.learners import LEARNERS
 from mooring.protocol.crypto.keys import unlock_with_passphrase
+from tests.effort import LEAST_EFFORT, LITTLE_EFFORT
 from tests.raising import raising
 
 _MEMORY, _ENOUGH = Path("/dev/shm"), 4 * 2**30  # of a run, less than one is there at a time
@@ -35,32 +36,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs POSIX permissions, links, signals or forks"))
 
 
-LITTLE_EFFORT = AuditEffort(
-    first_iterations=8,
-    stage_iterations=10,
-    last_iterations=20,
-    sign_rounds=1,
-    joint_rounds=1,
-    component_iterations=40,
-    class_rounds=4,
-    projected_classes=16,
-    grid_chains=2,
-    grid_sweeps=6,
-    grid_refits=1,
-    refit_sweeps=4,
-    known_shares=(0.0, 0.65),
-    other_shares=(0.0, 0.8),
-    refine_rounds=2,
-    refine_class_rounds=2,
-    refine_few_rounds=2,
-    refine_kernel_rounds=2,
-    most_targets=1,
-    n_resamples=100,
-    data_levels=(0.5,),
-    anchor_scales=(0.3,),
-    both_noises=((0.05, 0.4), (0.1, 0.4)),
-    halvings=0,
-)
 _FULL_EFFORT = (
     "tests.attacks.",
     "tests.architecture.",
@@ -70,10 +45,14 @@ _FULL_EFFORT = (
 )
 
 
+_LEAST_EFFORT = ("tests.cli.test_demo", "tests.engines.")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def effort(request: pytest.FixtureRequest) -> Iterator[None]:
     """Use little effort in audits, which are most of the tests' time; tests of attacks and records use the default."""
-    previous = set_effort(AuditEffort() if request.module.__name__.startswith(_FULL_EFFORT) else LITTLE_EFFORT)
+    is_full, is_least = map(request.module.__name__.startswith, (_FULL_EFFORT, _LEAST_EFFORT))
+    previous = set_effort(AuditEffort() if is_full else LEAST_EFFORT if is_least else LITTLE_EFFORT)
     yield
     set_effort(previous)
 

@@ -1,6 +1,7 @@
 """What colluders can compute of honest contributions to secure sums, by linear algebra over a small field."""
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 
 _PRIME = 31
 
@@ -14,18 +15,26 @@ def what_opens(
     Unknowns are the coefficients of each honest polynomial, constant terms last, so that rows in which nothing else is left
     speak of contributions alone.
     """
+    single = frozenset(frozenset({place}) for place in range(len(honest)))
+    seen = tuple(
+        frozenset(frozenset(place for place, i in enumerate(honest) if i in listed) for listed in answers[combiner])
+        if combiner in answers
+        else single
+        for combiner in range(n_combiners)
+    )
+    return _open_sums(t, len(honest), seen)
+
+
+@cache  # studies with other quorums or colluders have the same sums
+def _open_sums(t: int, n_honest: int, seen: tuple[frozenset[frozenset[int]], ...]) -> list[tuple[int, ...]]:
+    """The same, of the sums over honest contributions, by place, of which colluders see each combiner's point."""
     view = []
-    for combiner in range(n_combiners):
+    for combiner, sums in enumerate(seen):
         powers = [pow(combiner + 1, j, _PRIME) for j in range(t)]
-        seen = (
-            [listed.intersection(honest) for listed in answers[combiner]]
-            if combiner in answers
-            else [{i} for i in honest]
-        )
-        for summed in seen:
-            higher = [powers[j] if i in summed else 0 for i in honest for j in range(1, t)]
-            view.append([*higher, *(int(i in summed) for i in honest)])
-    width = len(honest) * (t - 1)
+        for summed in sorted(map(sorted, sums)):
+            higher = [powers[j] if i in summed else 0 for i in range(n_honest) for j in range(1, t)]
+            view.append([*higher, *(int(i in summed) for i in range(n_honest))])
+    width = n_honest * (t - 1)
     return [tuple(row[width:]) for row in _reduce(view) if not any(row[:width])] if view else []
 
 

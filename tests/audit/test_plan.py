@@ -22,7 +22,7 @@ from mooring.metrics import Figure, Interval
 from mooring.report.charts import draw_audit, tabulate_errors
 from mooring.tables import Partition
 from tests.auditing import planned, scores_of_audit
-from tests.conftest import LITTLE_EFFORT
+from tests.effort import LITTLE_EFFORT
 from tests.record import check_record
 
 ON_ROWS = [attack.name for attack in attacks_on(CollusionView)]

@@ -39,6 +39,9 @@ if __name__ == "__main__":
                     place, environment, words = json.loads(line.makefile().readline())
                     os.environ.clear()
                     os.environ.update(environment)
+                    if words[0] == "check":  # whose audit is most of an example's time
+                        effort = importlib.import_module("tests.effort").LEAST_EFFORT
+                        importlib.import_module("mooring.attacks").set_effort(effort)
                     outcome = importlib.import_module("mooring.demo")._run_command(place, words)
                     line.sendall(json.dumps(outcome).encode())
                     os._exit(0)  # libraries would wait for threads that are not copied

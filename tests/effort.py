@@ -1,0 +1,55 @@
+"""How much work audits do in tests: little where their figures are looked at, least where they are a step of many."""
+
+from dataclasses import replace
+
+from mooring.audit import AuditEffort
+
+LITTLE_EFFORT = AuditEffort(
+    first_iterations=8,
+    stage_iterations=10,
+    last_iterations=20,
+    sign_rounds=1,
+    joint_rounds=1,
+    component_iterations=40,
+    class_rounds=4,
+    projected_classes=16,
+    grid_chains=2,
+    grid_sweeps=6,
+    grid_refits=1,
+    refit_sweeps=4,
+    known_shares=(0.0, 0.65),
+    other_shares=(0.0, 0.8),
+    refine_rounds=2,
+    refine_class_rounds=2,
+    refine_few_rounds=2,
+    refine_kernel_rounds=2,
+    most_targets=1,
+    n_resamples=100,
+    data_levels=(0.5,),
+    anchor_scales=(0.3,),
+    both_noises=((0.05, 0.4), (0.1, 0.4)),
+    halvings=0,
+)
+LEAST_EFFORT = replace(
+    LITTLE_EFFORT,
+    first_iterations=3,
+    stage_iterations=4,
+    last_iterations=6,
+    component_iterations=20,
+    class_rounds=2,
+    latent_classes=4,
+    grid_models=1,
+    projected_classes=4,
+    grid_chains=1,
+    grid_sweeps=3,
+    refit_sweeps=2,
+    known_shares=(0.0,),
+    other_shares=(0.0,),
+    refine_rounds=1,
+    refine_class_rounds=1,
+    refine_few_rounds=1,
+    refine_kernel_rounds=1,
+    refine_again=1,
+    refine_again_rounds=1,
+    n_resamples=50,
+)
