@@ -36,7 +36,7 @@ from mooring.mechanisms.sums.general.levels import Levels
 from mooring.mechanisms.sums.general.total import PairwiseTotal
 from mooring.mechanisms.sums.general.workload import Functional
 from mooring.serialization import FloatOrNaN, Record, Rows
-from mooring.typing import Matrix
+from mooring.typing import Matrix, Vector
 
 StatisticName = Literal["count", "share", "mean", "sd"]
 ALL_ROWS = "all"
@@ -55,7 +55,7 @@ class Statistic(Record):
     statistic: StatisticName
     """Shares, means and standard deviations are those of the values that are not missing."""
     estimate: FloatOrNaN
-    """NaN where the interval says nothing."""
+    """NaN where the interval says nothing. Shares are the nearest that add up to one over a column's levels."""
     low: FloatOrNaN
     high: FloatOrNaN
 
@@ -193,16 +193,26 @@ def _describe_category(
     counts = read_table(total, list_levels(total, levels.name, with_missing=True), groups)
     entries = _count(levels.name, levels.names, counts, names)
     n_known = levels.n_levels - levels.has_missing
+    known = counts.values[:n_known]
+    shares = np.column_stack([_project_shares(column) for column in known.T])
     for k, level in enumerate(levels.names[:n_known]):
         for g, group in enumerate(names):
             weights = np.zeros((2, *counts.values.shape))
             weights[0, k, g], weights[1, :n_known, g] = 1.0, 1.0
-            share = counts.combine(weights.reshape(2, -1))
-            x, y = share.values
-            low, high = find_share_interval(share)
-            estimate = float(np.clip(x / y, 0, 1)) if high - low < SAYS_NOTHING else np.nan
+            low, high = find_share_interval(counts.combine(weights.reshape(2, -1)))
+            estimate = float(shares[k, g]) if high - low < SAYS_NOTHING else np.nan
             entries.append(Statistic(levels.name, level, group, "share", estimate, low, high))
     return entries
+
+
+def _project_shares(counts: Vector) -> Vector:
+    """Return the shares nearest to those of counts, some of which noise may have made negative; NaN without rows."""
+    if not counts.sum() > 0:
+        return np.full(len(counts), np.nan)
+    shares = counts / counts.sum()
+    largest = np.sort(shares)[::-1]
+    excess = (np.cumsum(largest) - 1) / np.arange(1, len(shares) + 1)
+    return np.maximum(shares - excess[largest > excess][-1], 0.0)
 
 
 def _describe_number(
