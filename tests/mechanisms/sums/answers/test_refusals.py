@@ -10,6 +10,7 @@ import pytest
 from mooring.errors import InputError
 from mooring.mechanisms.sums.answers.association import associate
 from mooring.mechanisms.sums.answers.description import describe
+from mooring.mechanisms.sums.answers.readings import read_products
 from mooring.mechanisms.sums.answers.regression import regress
 from mooring.mechanisms.sums.answers.survival import estimate_survival
 from mooring.mechanisms.sums.general.survival import Survival
@@ -196,6 +197,39 @@ def test_sums_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(InputError) as caught:
         regress(replace(total, matrix=matrix), "score ~ weight")
     assert caught.value.what == "formula"
+
+
+def test_a_negative_residual_variance_is_put_down_to_noise_where_outcomes_are_always_known() -> None:
+    rng, n = np.random.default_rng(0), 2_000
+    workload = make_workload(Schema((Column("x", "number", 0, 10), Column("y", "number", 0, 10))))
+    rows = np.repeat(rng.uniform(-1, 1, (n, 1)), 2, axis=1)
+    total = replace(sum_exactly(workload, rows), noise_variance=0.5)
+    x, y, bubble = workload.number("x"), workload.number("y"), workload.bubbles[1]
+    squares = read_products(total, [(y, y), (x, y), (x, x)])
+    (error,) = squares.combine(np.array([[1.0, -2.0, 1.0]])).errors
+    coefficient = workload.product(y, y)[0, bubble]
+    for n_errors in (4.5, 7.0):  # by which the terms explain more than there is
+        matrix = total.matrix.copy()
+        matrix[0, bubble] -= n_errors * error / (2 * coefficient)
+        matrix[bubble, 0] = matrix[0, bubble]
+        if n_errors < 6:
+            assert regress(replace(total, matrix=matrix), "y ~ x").terms[1].estimate == pytest.approx(1, abs=0.1)
+        else:
+            with pytest.raises(InputError):
+                regress(replace(total, matrix=matrix), "y ~ x")
+
+
+def test_shares_that_are_shown_add_up_to_all_where_noise_makes_rare_levels_negative() -> None:
+    rng, words = np.random.default_rng(0), tuple("abcdefgh")
+    workload = make_workload(Schema((Column("kind", "category", categories=words),)))
+    total = sum_exactly(workload, np.eye(8)[np.repeat([0, 1], [700, 300])])
+    for _ in range(5):
+        shares = [
+            entry for entry in describe(total.with_noise(rng, 100.0)).statistics if entry.statistic == "share"
+        ]
+        assert any(entry.low == 0 == entry.estimate for entry in shares)
+        assert sum(entry.estimate for entry in shares) == pytest.approx(1)
+        assert all(entry.low <= entry.estimate <= entry.high for entry in shares)
 
 
 def test_an_empty_group_is_left_out_and_an_empty_level_is_counted_with_the_reference() -> None:

@@ -37,6 +37,7 @@ MOST_NOISE = 0.5
 INTERCEPT = "Intercept"
 _MOST_GAP = 4.0  # standard errors by which the means of terms may differ where the outcome is missing
 _MOST_CONTRADICTION = 3.0  # standard errors of the noise by which a residual variance may be negative
+_MOST_NOISE_ALONE = 6.0  # the same where outcomes are always known, so that only noise or invented sums make it negative
 
 
 @dataclass(frozen=True)
@@ -250,6 +251,8 @@ class NormalEquations:
     readings: Readings
     """The upper triangle of G row by row, then b, then Σy²."""
     n_rows: float
+    is_scaled: bool = False
+    """Whether G is that of all rows, scaled to the rows whose outcome is known."""
 
     @property
     def n_terms(self) -> int:
@@ -278,12 +281,13 @@ def read_normal_equations(total: PairwiseTotal, design: Design) -> NormalEquatio
     readings = read_products(total, [*pairs, *((function, y) for function in functions), (y, y)])
     present = workload.present(y.column)
     n, known = read_products(total, [(workload.constant, workload.constant), (present, workload.constant)]).values
-    if workload.column(y.column).has_missing:
+    is_scaled = workload.column(y.column).has_missing
+    if is_scaled:
         _require_missing_at_random(total, design)
         weights = np.eye(len(readings.values))
         weights[: len(pairs)] *= known / n
         readings = readings.combine(weights)
-    return NormalEquations(readings, float(known))
+    return NormalEquations(readings, float(known), is_scaled)
 
 
 def _require_missing_at_random(total: PairwiseTotal, design: Design) -> None:
@@ -353,16 +357,27 @@ def solve_normal_equations(equations: NormalEquations) -> Fit:
     squares = float(equations.readings.values[-1])
     left = squares - float(b @ inverse @ b) + float(np.sum(inverse * N))
     error = math.sqrt(_find_residual_noise(beta, noise))
-    if left < -max(_MOST_CONTRADICTION * error, 1e-9 * squares):
-        problem = "The sums contradict each other: the terms explain more of the outcome than there is."
-        cure = "Leave out terms on which it depends whether a value is missing."
-        raise InputError("formula", problem=problem, cure=cure)
+    most = _MOST_CONTRADICTION if equations.is_scaled else _MOST_NOISE_ALONE
+    if left < -max(most * error, 1e-9 * squares):
+        raise _refuse_contradiction(equations)
     left = max(left, error, 1e-12 * squares)
     variance = left / (n - p)
     spread = squares - b[0] ** 2 / n
     noisy = inverse @ N @ inverse
     r_squared = float(np.clip(1 - left / spread, 0, 1)) if spread > 0 else np.nan
     return Fit(beta, variance * inverse + noisy, noisy, variance, r_squared, n - p)
+
+
+def _refuse_contradiction(equations: NormalEquations) -> InputError:
+    """Return the error for terms that explain more of the outcome than there is."""
+    problem = "The terms explain more of the outcome than there is, which no rows can do: "
+    if equations.is_scaled:
+        problem += "by chance, by the noise, or because it depends on the terms whether the outcome is missing."
+        cure = "Use other terms, or regress a column that is always known."
+    else:
+        problem += "the sums of a participant may be invented, since noise alone hardly ever does that."
+        cure = "Ask participants about their tables."
+    return InputError("formula", problem=problem, cure=cure)
 
 
 def _find_residual_noise(beta: Vector, noise: Matrix) -> float:
