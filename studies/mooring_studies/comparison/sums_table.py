@@ -42,7 +42,7 @@ def tabulate_answers(results: Results) -> list[dict[str, Any]]:
 
     The figure of a Table 1 is half the width of shares' intervals in points, that of a regression how many times as wide
     its intervals are as those of the same rows without noise, and that of survival the largest distance from the curve of
-    the same rows without noise, in points; means over deployments.
+    the same rows without noise, in points; means over deployments, and the largest.
     """
     rows = results.where(method="answer")
     lines = []
@@ -58,6 +58,7 @@ def tabulate_answers(results: Results) -> list[dict[str, Any]]:
                     "n_rows": int(n_rows),
                     "figure": words,
                     "values": [f"{value:.2f}" for value in values],
+                    "most": [f"{factor * float(np.nanmax(part.numbers(column))):.2f}" for part in each],
                     "coverage": [f"{100 * _mean(part.numbers('coverage')):.0f}" for part in each],
                     "n_deployments": len(each[0]),
                 }

@@ -11,17 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mooring.audit import simulate_general_total
-from mooring.mechanisms.sums import LevelFeatures, PairwiseTotal, SumPrivacy, SumSettings, make_general_workload
-from mooring.mechanisms.sums.answers import Answer, describe, estimate_survival, regress
+from mooring.mechanisms.sums import (
+    LevelFeatures,
+    PairwiseTotal,
+    SumPrivacy,
+    SumSettings,
+    make_general_workload,
+    sum_exactly,
+)
+from mooring.mechanisms.sums.answers import describe, estimate_survival, regress
 from mooring.randomness import Streams
 from mooring.serialization import Record
 from mooring.tables import Column, Schema, encode_table
@@ -34,6 +41,8 @@ from mooring_studies.tabular.jobs import Job
 from mooring_studies.tabular.sum_line import DeclaredColumns, declared_columns
 
 METHOD = "answer"
+Estimate: TypeAlias = tuple[float, float, float]
+"""An estimate and the ends of its interval."""
 _TIME, _EVENT = "time", "event"
 
 
@@ -66,6 +75,25 @@ class AnswerRows:
     rows: Matrix = field(repr=False)
     times: Matrix | None = field(repr=False, default=None)
     checksums: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def features(self) -> LevelFeatures:
+        """What is summed."""
+        return LevelFeatures(make_general_workload(self.settings, self.schema), self.schema)
+
+    @cached_property
+    def truth(self) -> Mapping[str, Estimate]:
+        """The answer for the whole table, which is the population."""
+        return self.ask(sum_exactly(self.features.workload, self.rows))
+
+    def ask(self, total: PairwiseTotal) -> Mapping[str, Estimate]:
+        """Return the estimates of the case's answer, with their intervals."""
+        match self.case.question:
+            case "table":
+                return describe(total).list_estimates()
+            case "regression":
+                return regress(total, self.case.formula).list_estimates()
+        return estimate_survival(total).list_estimates()
 
 
 def load_answers(case: AnswerCase, data_dir: Path | None) -> AnswerRows:
@@ -129,10 +157,9 @@ def measure_answer(given: AnswerRows, chosen: Any, epsilon: float, delta: float,
     case = given.case
     privacy = SumPrivacy(epsilon, delta, case.n_participants, 1)
     words = Streams(int(streams.named(f"answer/{case.name}/{epsilon}").integers(2**62)))
-    noisy = _ask(case, _simulate(given, given.rows[chosen], privacy, words))
-    exact = _ask(case, _simulate(given, given.rows[chosen], None, words))
-    truth = _ask(case, _simulate(given, given.rows, None, words)).list_estimates()
-    figures, plain = noisy.list_estimates(), exact.list_estimates()
+    parts = np.array_split(given.rows[chosen], case.n_participants)
+    figures = given.ask(simulate_general_total(parts, None, features=given.features, privacy=privacy, rng=words).total)
+    plain, truth = given.ask(sum_exactly(given.features.workload, given.rows[chosen])), given.truth
     shown = [name for name, (value, _, _) in figures.items() if np.isfinite(value) and name in plain and name in truth]
     covers = [figures[name][1] <= truth[name][0] <= figures[name][2] for name in shown]
     columns: Row = {"epsilon": epsilon, "n_rows": case.n_rows, "n_shown": len(shown), "n_asked": len(plain)}
@@ -151,21 +178,6 @@ def measure_answer(given: AnswerRows, chosen: Any, epsilon: float, delta: float,
             abs(figures[name][0] - raw[k]) for k, name in enumerate(plain) if name in shown
         )
     return columns
-
-
-def _simulate(given: AnswerRows, rows: Matrix, privacy: SumPrivacy | None, streams: Streams) -> PairwiseTotal:
-    parts = np.array_split(rows, given.case.n_participants)
-    features = LevelFeatures(make_general_workload(given.settings, given.schema), given.schema)
-    return simulate_general_total(parts, None, features=features, privacy=privacy, rng=streams).total
-
-
-def _ask(case: AnswerCase, total: PairwiseTotal) -> Answer:
-    match case.question:
-        case "table":
-            return describe(total)
-        case "regression":
-            return regress(total, case.formula)
-    return estimate_survival(total)
 
 
 def kaplan_meier(times: Matrix, ends: Sequence[float]) -> list[float]:

@@ -120,7 +120,7 @@ def run_answers(
     """Measure the answers of every case whose table is there; returns notes on those that were left out."""
     if not options.answers:
         return ()
-    progress.stage("answers", sum(min(case.deals, spec.deployments) for case in options.answers))
+    progress.stage("answers", sum(case.deals for case in options.answers))
     notes = []
     for case in options.answers:
         try:
@@ -128,13 +128,13 @@ def run_answers(
         except StorageError as problem:
             notes.append(f"{case.name} was left out: {problem}")
             progress.note(notes[-1])
-            progress.advance(min(case.deals, spec.deployments))
+            progress.advance(case.deals)
             continue
         for name, checksum in given.checksums.items():
             store.bind(name, checksum)
         rows_each = case.n_rows // case.n_participants
         identity = {"case": case.name, "n_participants": case.n_participants, "rows_each": rows_each}
-        for deployment in range(min(case.deals, spec.deployments)):
+        for deployment in range(case.deals):
             jobs = answer_jobs(given, options.epsilons, options.delta, deployment_streams(spec, deployment))
             append_missing(store, jobs, identity | {"deployment": deployment})
             progress.advance()
