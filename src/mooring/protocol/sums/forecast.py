@@ -174,7 +174,7 @@ def _state_answer(layout: PairwiseLayout, variance: float, answers: AnswerForeca
         return Outlook(question, True, "")
     first = lines[0]
     if not first.is_refused:
-        words = f"{_NAMES[question]} is likely to be useful ({first.answer}: 95 % interval {first})"
+        words = f"{_NAMES[question]} will likely be given ({first.answer}: 95 % interval {first})"
         return Outlook(question, True, words)
     return Outlook(question, False, _state_refusal(layout, variance, answers, first))
 
