@@ -127,6 +127,8 @@ def estimate_odds_ratios(total: PairwiseTotal, formula: str) -> OddsRatios:
     z = _find_terms(mixture, design, mixture.draw_places(_N_ROWS, np.random.default_rng(_SEED)))
     beta, covariance = _solve(equations, z)
     errors = np.sqrt(np.diag(covariance))
+    if errors[1:].max(initial=0.0) > _PRIOR_SCALE:  # which only the noise can do
+        raise refuse_regression(equations.n_terms)
     bias = _measure_bias(mixture, design, equations.n_rows) / errors
     worst = int(np.argmax(np.abs(bias[1:]))) + 1
     if abs(bias[worst]) > _MOST_BIAS:
