@@ -14,6 +14,9 @@ from mooring.mechanisms.sums.answers.association import associate
 from mooring.mechanisms.sums.answers.description import describe
 from mooring.mechanisms.sums.answers.regression import regress
 from mooring.mechanisms.sums.answers.survival import estimate_survival
+from mooring.mechanisms.sums.general.total import sum_exactly
+from mooring.mechanisms.sums.general.workload import make_workload
+from mooring.tables.schema import Column, Schema
 from mooring.testing import check_answer
 from mooring.testing.answers import draw_total, measure_false_alarms, population
 
@@ -153,8 +156,36 @@ def test_chi_square_and_p_of_correlations_are_those_of_scipy() -> None:
     assert test.p == pytest.approx(expected.pvalue, rel=1e-6)
     oracle = stats.pearsonr(rows.age, rows.bmi)
     (pair,) = [entry for entry in answer.correlations if (entry.first, entry.second) == ("age", "bmi")]
-    interval = oracle.confidence_interval()
-    np.testing.assert_allclose([pair.low, pair.high, pair.p], [interval.low, interval.high, oracle.pvalue], rtol=1e-6)
+    assert (pair.correlation, pair.p) == (
+        pytest.approx(oracle.statistic, rel=1e-9),
+        pytest.approx(oracle.pvalue, rel=1e-6),
+    )
+
+
+@pytest.mark.parametrize("r", [0.0, 0.6, -0.95])
+def test_a_correlation_of_a_normal_pair_without_noise_has_the_interval_of_fisher(r: float) -> None:
+    rng, n = np.random.default_rng(4), 3_000
+    x = rng.normal(size=n)
+    rows = np.column_stack([x, r * x + np.sqrt(1 - r**2) * rng.normal(size=n)]) / 6
+    columns = tuple(Column(name, "number", -6, 6) for name in ("x", "y"))
+    (pair,) = associate(sum_exactly(make_workload(Schema(columns)), np.clip(rows, -1, 1))).correlations
+    interval = stats.pearsonr(*rows.T).confidence_interval()
+    ends = np.arctanh([[pair.low, pair.high], [interval.low, interval.high]])
+    np.testing.assert_allclose(*ends, atol=0.15 * (ends[1, 1] - ends[1, 0]) / 2)
+
+
+def test_the_interval_of_a_correlation_does_not_presume_normal_columns() -> None:
+    rng, n = np.random.default_rng(5), 2_000
+    size = rng.choice([0.1, 1.0], n, p=[0.8, 0.2])  # both columns vary together
+    rows = rng.uniform(-1, 1, (n, 2)) * size[:, None]
+    columns = tuple(Column(name, "number", -1, 1) for name in ("x", "y"))
+    (pair,) = associate(sum_exactly(make_workload(Schema(columns)), rows)).correlations
+    deviations = rows - rows.mean(axis=0)
+    a, b = (deviations / rows.std(axis=0)).T
+    r = float(np.mean(a * b))
+    error = np.sqrt(np.mean((a * b - r * (a**2 + b**2) / 2) ** 2) / n)
+    assert error > 2 / np.sqrt(n)
+    assert (pair.high - pair.low) / (2 * 1.96) == pytest.approx(error, rel=0.1)
 
 
 def test_counts_have_intervals_of_the_noise() -> None:

@@ -224,9 +224,7 @@ def test_shares_that_are_shown_add_up_to_all_where_noise_makes_rare_levels_negat
     workload = make_workload(Schema((Column("kind", "category", categories=words),)))
     total = sum_exactly(workload, np.eye(8)[np.repeat([0, 1], [700, 300])])
     for _ in range(5):
-        shares = [
-            entry for entry in describe(total.with_noise(rng, 100.0)).statistics if entry.statistic == "share"
-        ]
+        shares = [entry for entry in describe(total.with_noise(rng, 100.0)).statistics if entry.statistic == "share"]
         assert any(entry.low == 0 == entry.estimate for entry in shares)
         assert sum(entry.estimate for entry in shares) == pytest.approx(1)
         assert all(entry.low <= entry.estimate <= entry.high for entry in shares)

@@ -5,9 +5,7 @@ Legend: O the table of counts of two categories, n its sum, r and c its margins 
 Without noise, Pearson's χ² is wᵀV⁻¹w without the last row and column, where V = n (diag r − rrᵀ) ⊗ (diag c − ccᵀ). Noise
 adds its covariance JNJᵀ to V, with J the derivative of w, so that the test keeps its level; with V alone it would always
 reject.
-Correlations have intervals of Fieller for the noise, of the covariance over the root of the variances, and of Fisher for the
-rows; lengths to either side of the estimate are added in squares on Fisher's scale (Zou 2007). The noise of a small variance
-thus widens the interval to one side.
+For correlations, see `correlation`.
 """
 
 from __future__ import annotations
@@ -20,25 +18,21 @@ from typing import ClassVar
 
 import numpy as np
 
-from mooring.mechanisms.sums.answers.answer import SAMPLED, Answer, name_source, write_p
+from mooring.mechanisms.sums.answers.answer import SAMPLED, SAYS_NOTHING, Answer, name_source, write_p
+from mooring.mechanisms.sums.answers.correlation import find_correlation_interval, read_moments
 from mooring.mechanisms.sums.answers.readings import (
     LEAST_SIGNAL,
-    Readings,
     Z,
     find_chi_square,
     find_p_value,
-    find_ratio_interval,
     list_levels,
-    read_products,
     read_table,
 )
 from mooring.mechanisms.sums.general.levels import Levels
 from mooring.mechanisms.sums.general.total import PairwiseTotal
-from mooring.mechanisms.sums.general.workload import Functional
 from mooring.serialization import FloatOrNaN, Record, Rows
-from mooring.typing import Vector
 
-_MOST_CORRELATION_ERROR = 0.5  # half width beyond which an interval of a correlation says nothing
+_MOST_CORRELATION_ERROR = 0.5  # half width, if there is no correlation, beyond which an interval says nothing
 
 
 @dataclass(frozen=True)
@@ -148,59 +142,23 @@ def _is_numeric(levels: Levels) -> bool:
     return bool(levels.nodes) or levels.n_levels - levels.has_missing == 2
 
 
-def _as_number(total: PairwiseTotal, levels: Levels) -> Functional:
-    """Return a number on [−1, 1], or the indicator of the second of two levels; 0 where missing."""
-    if not levels.nodes:
-        return total.workload.indicator(levels.name, levels.names[1])
-    nodes = np.array(levels.nodes)
-    values = (2 * nodes - nodes[0] - nodes[-1]) / (nodes[-1] - nodes[0])
-    return total.workload.functional(levels.name, np.append(values, [0.0] * levels.has_missing))
-
-
 def _correlate(total: PairwiseTotal, first: Levels, second: Levels) -> Correlation | None:
     """Return the correlation with its interval; None where the interval says nothing."""
-    workload = total.workload
-    x, y = _as_number(total, first), _as_number(total, second)
-    known_x, known_y = workload.present(first.name), workload.present(second.name)
-    constant = workload.constant
-    across = [(x, y), (x, known_y), (known_x, y), (known_x, known_y)]
-    readings = read_products(
-        total, [*across, (x, x), (x, constant), (known_x, constant), (y, y), (y, constant), (known_y, constant)]
-    )
-
-    n = float(readings.values[3])
-    parts = _find_parts(readings.values)
-    if np.isnan(parts).any():
+    moments = read_moments(total, first, second)
+    if moments is None:
         return None
-    steps = np.diag(1e-4 * np.maximum(np.abs(readings.values), 1e-3 * n))
-    changes = [_find_parts(readings.values + h) - _find_parts(readings.values - h) for h in steps]
-    gradient = np.array(changes).T / (2 * np.diag(steps))
-    low, high = find_ratio_interval(Readings(parts, gradient @ readings.noise @ gradient.T), (0.0, 0.0, 0.0))
-    r = float(parts[0] / parts[1])
-    if np.isnan(low) or np.isnan(gradient).any() or not abs(r) < 2:
+    r, n = moments.correlation, moments.n_rows
+    (noise, *_), (_, v, w) = moments.readings.noise[0], moments.readings.values
+    uncertainty = float(noise / (v * w))  # of the noise, whatever the variances, if there is no correlation
+    # not the interval's width: among wide ones, the narrower are those of correlations that the noise has made large
+    if not Z * math.sqrt(uncertainty + 1 / n) < _MOST_CORRELATION_ERROR:
         return None
-    inside, *ends = np.arctanh(np.clip([r, low, high], -0.999999, 0.999999))
-    low, high = np.tanh(inside + np.array([-1.0, 1.0]) * np.hypot(Z / math.sqrt(n - 3), ends - inside))
-    if not high - low < 2 * _MOST_CORRELATION_ERROR:
+    low, high = find_correlation_interval(moments)
+    if not high - low < 2 * SAYS_NOTHING:
         return None
-    slope = np.array([1.0, -r]) / parts[1] @ gradient
-    error = math.sqrt(max(1 - r**2, 0.0) / (n - 2) + float(slope @ readings.noise @ slope))
     shown = float(np.clip(r, -1, 1))
-    return Correlation(first.name, second.name, shown, float(low), float(high), find_p_value(r, error, n - 2))
-
-
-def _find_parts(sums: Vector) -> Vector:
-    """Return the covariance, and the root of the product of variances, of the sums that `_correlate` reads.
-
-    They are NaN where the sums are those of no rows.
-    """
-    xy, x, y, n, xx, all_x, n_x, yy, all_y, n_y = (float(value) for value in sums)
-    if min(n - 3, n_x, n_y) <= 0:
-        return np.full(2, np.nan)
-    variances = (xx / n_x - (all_x / n_x) ** 2, yy / n_y - (all_y / n_y) ** 2)
-    if min(variances) <= 0:
-        return np.full(2, np.nan)
-    return np.array([xy / n - x * y / n**2, math.sqrt(variances[0] * variances[1])])
+    error = math.sqrt((1 - shown**2) / (n - 2) + uncertainty)
+    return Correlation(first.name, second.name, shown, low, high, find_p_value(r, error, n - 2))
 
 
 def _test_independence(total: PairwiseTotal, first: str, second: str) -> Independence | str:

@@ -23,6 +23,7 @@ from mooring.mechanisms.sums.answers.answer import (
     write_number,
 )
 from mooring.mechanisms.sums.answers.readings import (
+    HATS_TO_FOURTH,
     LEAST_SIGNAL,
     Readings,
     Z,
@@ -274,7 +275,7 @@ def _find_sd_interval(total: PairwiseTotal, levels: Levels) -> tuple[float, floa
 
 
 def _find_fourth_moment(total: PairwiseTotal, levels: Levels, mean: float, variance: float) -> float:
-    """Return E(x − mean)⁴, less what hat functions add to it: half the second derivative times what they add to squares."""
+    """Return E(x − mean)⁴, less what hat functions add to it (`HATS_TO_FOURTH`)."""
     workload, name = total.workload, levels.name
     number, present = workload.number(name), workload.present(name)
     values: Matrix = present.values * (number.values - mean) ** 4
@@ -282,4 +283,5 @@ def _find_fourth_moment(total: PairwiseTotal, levels: Levels, mean: float, varia
     pairs = [(workload.functional(name, values), workload.constant), (squares, workload.constant), (number, number)]
     fourth, hats, exact = read_products(total, pairs).values
     y = read_products(total, [(present, workload.constant)]).values[0]
-    return max(float((fourth - 6 * variance * (hats - exact)) / y), variance**2)
+    added = max(float(hats - exact) / y, 0.0)
+    return max(float(fourth / y) - 6 * variance * added - HATS_TO_FOURTH * added**2, variance**2)

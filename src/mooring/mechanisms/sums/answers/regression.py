@@ -37,7 +37,9 @@ MOST_NOISE = 0.5
 INTERCEPT = "Intercept"
 _MOST_GAP = 4.0  # standard errors by which the means of terms may differ where the outcome is missing
 _MOST_CONTRADICTION = 3.0  # standard errors of the noise by which a residual variance may be negative
-_MOST_NOISE_ALONE = 6.0  # the same where outcomes are always known, so that only noise or invented sums make it negative
+_MOST_NOISE_ALONE = (
+    6.0  # the same where outcomes are always known, so that only noise or invented sums make it negative
+)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,214 @@
+"""The correlation of two columns whose sums carry noise, and its interval.
+
+Legend: u = (c, v, w) the covariance and the variances of two columns, û what is read of them, Σ the covariance of their
+noise; r = c/√(vw); n the number of rows; a, b the columns with mean zero and variance one.
+
+Over other rows, r has the variance κ(1 − r²)²/n with κ(1 − r²)² = E[ab − r(a² + b²)/2]²; κ is 1 for a normal pair, and for
+columns that are independent. It is read off the total, too. The interval has each r for which some variances fit to what is
+read: it is profiled over v and w,
+
+    min over v, w > 0 of  (û − u)ᵀ [Σ + diag(s, 0, 0)]⁻¹ (û − u) ≤ z²  with  u = (r√(vw), v, w),  s = κ(1 − r²)² v̂ŵ/(n − 3).
+
+Where noise is small, this is the delta method. Where it hides most of a variance, which happens if a column hardly varies
+on its declared range, the root of a variance is not linear in the noise, and the interval widens to the side of ±1 alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mooring.mechanisms.sums.answers.readings import HATS_TO_FOURTH, Readings, Z, read_products
+from mooring.mechanisms.sums.general.levels import Levels
+from mooring.mechanisms.sums.general.total import PairwiseTotal
+from mooring.mechanisms.sums.general.workload import Functional
+from mooring.typing import Matrix, Vector
+
+_LEAST_KURTOSIS, _MOST_KURTOSIS = 1 / 3, 10.0  # of κ, which noise makes uncertain
+_MOST_HATS = 1.0  # what hat functions may add to a variance, in units of it, for κ to be read off them
+_MOST_UNCERTAINTY = 0.25  # of κ
+_EDGE = 0.999999
+_STEPS = np.array([0.0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 4, 6, 10, 30])  # in half widths of the delta method
+_SIDES = np.array([-1.0, 1.0])
+_N_BETWEEN = 17
+_ITERATIONS = 8
+_LONGEST_STEP = 1.5
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """The covariance and the variances of two columns."""
+
+    readings: Readings
+    """(c, v, w) and the covariance of their noise."""
+    n_rows: float
+    """Number of rows in which both values are known."""
+    kurtosis: float
+    """κ."""
+
+    @property
+    def correlation(self) -> float:
+        """The correlation, which noise can make larger than 1."""
+        c, v, w = self.readings.values
+        return float(c / math.sqrt(v * w))
+
+
+def read_moments(total: PairwiseTotal, first: Levels, second: Levels) -> Moments | None:
+    """Return the moments of two columns; None where the noise has hidden a variance."""
+    x, y = _as_number(total, first), _as_number(total, second)
+    known_x, known_y, constant = (
+        total.workload.present(first.name),
+        total.workload.present(second.name),
+        total.workload.constant,
+    )
+    across = [(x, y), (x, known_y), (known_x, y), (known_x, known_y)]
+    of_each = [(z, other) for z, known in ((x, known_x), (y, known_y)) for other in (z, constant)]
+    sums = read_products(total, [*across, *of_each, (known_x, constant), (known_y, constant)])
+    xy, sum_x, sum_y, n, xx, all_x, yy, all_y, n_x, n_y = (float(value) for value in sums.values)
+    if min(n - 3, n_x - 3, n_y - 3) <= 0:
+        return None
+    mean_x, mean_y = all_x / n_x, all_y / n_y
+    c, v, w = xy / n - sum_x * sum_y / n**2, xx / n_x - mean_x**2, yy / n_y - mean_y**2
+    if min(v, w) <= 0:
+        return None
+    weights = np.zeros((3, 10))
+    weights[0, :4] = np.array([1, -sum_y / n, -sum_x / n, 2 * sum_x * sum_y / n**2 - xy / n]) / n
+    weights[1, [4, 5, 8]] = np.array([1, -2 * mean_x, 2 * mean_x**2 - xx / n_x]) / n_x
+    weights[2, [6, 7, 9]] = np.array([1, -2 * mean_y, 2 * mean_y**2 - yy / n_y]) / n_y
+    readings = Readings(np.array([c, v, w]), weights @ sums.noise @ weights.T)
+    a, b = (
+        _Standard(total, z, known, mean, math.sqrt(variance), count)
+        for z, known, mean, variance, count in ((x, known_x, mean_x, v, n_x), (y, known_y, mean_y, w, n_y))
+    )
+    return Moments(readings, n, _read_kurtosis(total, a, b, c / math.sqrt(v * w), n))
+
+
+def _as_number(total: PairwiseTotal, levels: Levels) -> Functional:
+    """Return a number on [−1, 1], or the indicator of the second of two levels; 0 where missing."""
+    if not levels.nodes:
+        return total.workload.indicator(levels.name, levels.names[1])
+    nodes = np.array(levels.nodes)
+    values = (2 * nodes - nodes[0] - nodes[-1]) / (nodes[-1] - nodes[0])
+    return total.workload.functional(levels.name, np.append(values, [0.0] * levels.has_missing))
+
+
+class _Standard:
+    """Powers of a column with mean zero and variance one, less what hat functions add to them on average.
+
+    At a place t between two nodes of distance h, hat functions stand for a number that is th above or (1 − t)h below, with
+    mean zero. It adds δ = h²/6 to the mean of squares, and 6δ + 2.4δ² to that of fourth powers.
+    """
+
+    def __init__(
+        self, total: PairwiseTotal, x: Functional, known: Functional, mean: float, deviation: float, n_rows: float
+    ) -> None:
+        a = known.values * (x.values - mean) / deviation
+        squares = total.workload.functional(x.column, a**2)
+        self.n_rows = n_rows
+        self.added = float(read_products(total, [(squares, total.workload.constant)]).values[0]) / n_rows - 1
+        hats = max(self.added, 0.0)
+        powers = (a, a**2 - hats * known.values, a**3 - 3 * hats * a, a**4 - 6 * hats * a**2)
+        self.powers = [total.workload.functional(x.column, power) for power in powers]
+        self.fourth_added = (HATS_TO_FOURTH - 6) * hats**2
+
+
+def _read_kurtosis(total: PairwiseTotal, a: _Standard, b: _Standard, r: float, n: float) -> float:
+    """Return κ; 1 where hat functions are too wide for the columns, or for what little the columns differ.
+
+    What they add to the mean of a²b² lies between δδ′ and 1.2 δδ′ beside what is known of it: by how much depends on whether
+    both columns lie at the same place between two nodes.
+    """
+    uncertainty = 0.3 * max(a.added, 0.0) * max(b.added, 0.0) / max(1 - r**2, 1e-3) ** 2
+    if max(a.added, b.added) > _MOST_HATS or uncertainty > _MOST_UNCERTAINTY:
+        return 1.0
+    constant = total.workload.constant
+    (a1, a2, a3, a4), (b1, b2, b3, b4) = a.powers, b.powers
+    e22, e31, e13, e40, e04 = read_products(
+        total, [(a2, b2), (a3, b1), (a1, b3), (a4, constant), (b4, constant)]
+    ).values / np.array([n, n, n, a.n_rows, b.n_rows])
+    fourths = e40 - a.fourth_added + e04 - b.fourth_added
+    variance = (1 + r**2 / 2) * e22 - r * (e31 + e13) + r**2 / 4 * fourths
+    return float(np.clip(variance / max(1 - r**2, 1e-3) ** 2, _LEAST_KURTOSIS, _MOST_KURTOSIS))
+
+
+def find_correlation_interval(moments: Moments) -> tuple[float, float]:
+    """Return the 95 % interval of a correlation; NaN where no correlation fits to the sums."""
+    _, v, w = moments.readings.values
+    scale = np.array([math.sqrt(v * w), v, w])
+    read, noise = moments.readings.values / scale, moments.readings.noise / np.outer(scale, scale)
+    sampling = moments.kurtosis / (moments.n_rows - 3)
+    r = float(np.clip(read[0], -1, 1))
+    slope = np.array([1, -r / 2, -r / 2])
+    half = Z * math.sqrt(sampling + float(slope @ noise @ slope) / max(1 - r**2, 1e-3) ** 2)
+    middle = math.atanh(min(max(r, -_EDGE), _EDGE))
+    places = np.hstack([np.tanh(middle + half * np.outer(_SIDES, _STEPS)), _SIDES[:, None]])
+    places[:, 0] = r
+    excess = _measure_excess(places, read, noise, sampling)
+    if excess[0, 0] > 0:
+        return np.nan, np.nan
+    firsts = [_find_first_outside(side) for side in excess]
+    inner, outer = (places[[0, 1], np.subtract(firsts, before)][:, None] for before in (1, 0))
+    places = inner + (outer - inner) * np.linspace(0, 1, _N_BETWEEN)
+    excess = _measure_excess(places, read, noise, sampling)
+    low, high = (_find_crossing(*side) for side in zip(places, excess, strict=True))
+    return low, high
+
+
+def _measure_excess(places: Matrix, read: Vector, noise: Matrix, sampling: float) -> Matrix:
+    """Return by how much the misfit at correlations exceeds what belongs to the interval."""
+    return _measure_misfit(places.ravel(), read, noise, sampling).reshape(places.shape) - Z**2
+
+
+def _find_first_outside(excess: Vector) -> int:
+    """Return the index of the first positive excess after the first place; that of the last place if there is none."""
+    outside = np.flatnonzero(excess[1:] > 0)
+    return int(outside[0]) + 1 if len(outside) else len(excess) - 1
+
+
+def _find_crossing(places: Vector, excess: Vector) -> float:
+    """Return where the excess becomes positive; the last place if it does not."""
+    first = _find_first_outside(excess)
+    before, after = excess[first - 1], excess[first]
+    share = -before / (after - before) if after > 0 else 1.0
+    return float(places[first - 1] + (places[first] - places[first - 1]) * np.clip(share, 0, 1))
+
+
+def _measure_misfit(correlations: Vector, read: Vector, noise: Matrix, sampling: float) -> Vector:
+    """Return the least (û − u)ᵀ [Σ + diag(s, 0, 0)]⁻¹ (û − u) over variances, by Levenberg's method on their logarithms.
+
+    `read` is û in units in which both variances that are read are 1.
+    """
+    covariance = np.broadcast_to(noise, (len(correlations), 3, 3)).copy()
+    covariance[:, 0, 0] += sampling * (1 - correlations**2) ** 2
+    covariance += 1e-12 * np.eye(3)
+    inverse = np.linalg.inv(covariance)
+    logs, damping = np.zeros((len(correlations), 2)), np.full(len(correlations), 1e-3)
+    misfit, gradient, curvature = _expand(logs, correlations, read, inverse)
+    for _ in range(_ITERATIONS):
+        diagonal = np.diagonal(curvature, axis1=1, axis2=2) * damping[:, None] + 1e-12
+        step = np.linalg.solve(curvature + diagonal[:, :, None] * np.eye(2), gradient[:, :, None])[:, :, 0]
+        tried = logs + np.clip(step, -_LONGEST_STEP, _LONGEST_STEP)
+        expanded = _expand(tried, correlations, read, inverse)
+        is_better = expanded[0] < misfit
+        logs = np.where(is_better[:, None], tried, logs)
+        misfit = np.where(is_better, expanded[0], misfit)
+        gradient = np.where(is_better[:, None], expanded[1], gradient)
+        curvature = np.where(is_better[:, None, None], expanded[2], curvature)
+        damping = np.where(is_better, damping / 3, damping * 8)
+    return misfit
+
+
+def _expand(logs: Matrix, correlations: Vector, read: Vector, inverse: Matrix) -> tuple[Vector, Matrix, Matrix]:
+    """Return the misfit at the logarithms of variances, half its negative gradient, and half its curvature."""
+    variances = np.exp(logs)
+    covariances = correlations * np.sqrt(variances.prod(axis=1))
+    left = read - np.column_stack([covariances, variances])
+    derivative = np.zeros((len(logs), 3, 2))
+    derivative[:, 0] = covariances[:, None] / 2
+    derivative[:, [1, 2], [0, 1]] = variances
+    weighed = np.matmul(inverse, left[:, :, None])
+    turned = derivative.transpose(0, 2, 1)
+    misfit = (left[:, None] @ weighed)[:, 0, 0]
+    return misfit, (turned @ weighed)[:, :, 0], turned @ inverse @ derivative
