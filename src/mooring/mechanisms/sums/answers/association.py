@@ -32,7 +32,7 @@ from mooring.mechanisms.sums.general.levels import Levels
 from mooring.mechanisms.sums.general.total import PairwiseTotal
 from mooring.serialization import FloatOrNaN, Record, Rows
 
-_MOST_CORRELATION_ERROR = 0.5  # half width, if there is no correlation, beyond which an interval says nothing
+_MOST_CORRELATION_ERROR = 0.4  # half width, if there is no correlation, beyond which an interval says nothing
 
 
 @dataclass(frozen=True)

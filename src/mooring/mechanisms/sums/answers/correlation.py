@@ -32,7 +32,7 @@ _MOST_UNCERTAINTY = 0.25  # of κ
 _EDGE = 0.999999
 _STEPS = np.array([0.0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 4, 6, 10, 30])  # in half widths of the delta method
 _SIDES = np.array([-1.0, 1.0])
-_N_BETWEEN = 17
+_N_BETWEEN, _N_REFINEMENTS = 17, 2
 _ITERATIONS = 8
 _LONGEST_STEP = 1.5
 
@@ -148,10 +148,11 @@ def find_correlation_interval(moments: Moments) -> tuple[float, float]:
     excess = _measure_excess(places, read, noise, sampling)
     if excess[0, 0] > 0:
         return np.nan, np.nan
-    firsts = [_find_first_outside(side) for side in excess]
-    inner, outer = (places[[0, 1], np.subtract(firsts, before)][:, None] for before in (1, 0))
-    places = inner + (outer - inner) * np.linspace(0, 1, _N_BETWEEN)
-    excess = _measure_excess(places, read, noise, sampling)
+    for _ in range(_N_REFINEMENTS):
+        firsts = [_find_first_outside(side) for side in excess]
+        inner, outer = (places[[0, 1], np.subtract(firsts, before)][:, None] for before in (1, 0))
+        places = inner + (outer - inner) * np.linspace(0, 1, _N_BETWEEN)
+        excess = _measure_excess(places, read, noise, sampling)
     low, high = (_find_crossing(*side) for side in zip(places, excess, strict=True))
     return low, high
 
