@@ -1,4 +1,7 @@
-"""The general total: sharing a large table beside reading and the product alone, and opening it with 15 combiners."""
+"""The general total: sharing a large table beside reading and the product alone, and opening it with 15 combiners.
+
+Beside it, the bundle of pictures that are summed by class, whose size follows from the declaration alone.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +20,13 @@ import pyarrow.parquet
 
 from benchmarks.sharing import peak_megabytes, reading_alone
 
+if TYPE_CHECKING:
+    from mooring.protocol.messages.study import Study
+    from mooring.protocol.storage.vault import Vault
+
 N_NUMBERS, N_CATEGORIES, N_WORDS = 10, 9, 6
 LIMIT_TIMES, LIMIT_BUNDLE_MB, LIMIT_SECONDS = 2.0, 15.0, 10.0
+LIMIT_PICTURES_MB = 10.0
 _WORDS = tuple(f"w{k}" for k in range(N_WORDS))
 _AT_ONCE, _BLOCK = 100_000, 4_096
 
@@ -50,7 +58,7 @@ def measured(n_rows: int = 1_000_000, n_participants: int = 50) -> dict[str, Any
                 }
             )
             data.unlink()
-    return {"sharing": rows, "opening": open_once(n_participants)}
+    return {"sharing": rows, "opening": open_once(n_participants), "pictures": share_pictures(n_participants)}
 
 
 def write_table(path: Path, n_rows: int) -> None:
@@ -85,10 +93,7 @@ class _BenchStudy:
 
     def __init__(self, folders: list[Path]) -> None:
         from mooring.mechanisms.sums.settings import SumSettings, make_general_workload
-        from mooring.protocol.messages.card import Member
         from mooring.protocol.messages.study import Study, draw_nonce
-        from mooring.protocol.participant.membership import make_member
-        from mooring.protocol.storage.vault import Vault
         from mooring.tables.schema import Column, Label
 
         columns = [Column(f"c{k}", "number", -5.0, 5.0) for k in range(N_NUMBERS)]
@@ -96,11 +101,19 @@ class _BenchStudy:
         settings = SumSettings(epsilon=1.0, questions=("model", "tables"), most_rows=300_000)
         self.study = Study("bench", draw_nonce(), tuple(columns), Label("label", "classes", ("a", "b")), settings)
         self.n_levels = make_general_workload(settings, self.study.schema).n_levels
-        self.vaults = [Vault.create(folder) for folder in folders]
-        if self.vaults:
-            *vaults, self.analyst = self.vaults
-            members = [make_member(f"p{k}", vault, combines=True) for k, vault in enumerate(vaults)]
-            self.study = self.study.with_members(members, Member("lab", self.analyst.signing_key.public))
+        if folders:
+            self.study, (*self.vaults, self.analyst) = _join(self.study, folders)
+
+
+def _join(study: Study, folders: list[Path]) -> tuple[Study, list[Vault]]:
+    """Return a study with a participant for each folder but the last, which is the analyst's, and their vaults."""
+    from mooring.protocol.messages.card import Member
+    from mooring.protocol.participant.membership import make_member
+    from mooring.protocol.storage.vault import Vault
+
+    vaults = [Vault.create(folder) for folder in folders]
+    members = [make_member(f"p{k}", vault, combines=True) for k, vault in enumerate(vaults[:-1])]
+    return study.with_members(members, Member("lab", vaults[-1].signing_key.public)), vaults
 
 
 def share_once(data: Path) -> dict[str, float]:
@@ -163,6 +176,42 @@ def open_once(n_participants: int) -> dict[str, Any]:
             "open_seconds": time.perf_counter() - begin,
             "open_cpu_seconds": time.process_time() - used,
         }
+
+
+def share_pictures(n_participants: int, n_features: int = 100) -> dict[str, Any]:
+    """Return the size of a bundle of pictures like MNIST's, 60,000 rows of ten classes, of which each class is summed."""
+    from mooring.mechanisms.sums.class_moments import ClassLayout
+    from mooring.mechanisms.sums.settings import SumSettings
+    from mooring.protocol.messages.study import Study, draw_nonce
+    from mooring.protocol.results import Consent
+    from mooring.protocol.sums.participant.contribution import share_sums
+    from mooring.protocol.sums.scheme import sum_scheme
+    from mooring.tables.schema import Column, Label
+
+    side, digits = 28, tuple("0123456789")
+    columns = tuple(Column(f"x{k}", "integer", 0, 255) for k in range(side**2))
+    settings = SumSettings(epsilon=1.0, features="pictures", n_features=n_features, expected_rows=60_000)
+    declared = Study(
+        "pictures", draw_nonce(), columns, Label("digit", "classes", digits), settings, image_shape=(side, side)
+    )
+    with tempfile.TemporaryDirectory(prefix="mooring-bench-") as name:
+        folder = Path(name)
+        study, vaults = _join(declared, [folder / f"v{k}" for k in range(n_participants + 1)])
+        pixels = np.random.default_rng(0).integers(256, size=(side**2, 20))
+        table = {column.name: pa.array(values) for column, values in zip(columns, pixels, strict=True)}
+        pyarrow.parquet.write_table(pa.table(table | {"digit": pa.array(2 * digits)}), folder / "rows.parquet")
+        share_sums(vaults[0], study, folder / "rows.parquet", output=folder / "p0.bundle", consent=Consent())
+        scheme, size = sum_scheme(study), (folder / "p0.bundle").stat().st_size
+    layout = scheme.layout
+    assert isinstance(layout, ClassLayout)
+    return {
+        "participants": n_participants,
+        "combiners": len(scheme.combiners),
+        "classes": layout.n_classes,
+        "features": layout.n_features - 1,
+        "numbers": layout.size,
+        "bundle_megabytes": size / 1e6,
+    }
 
 
 def _in_a_process(what: str, data: Path) -> dict[str, float]:

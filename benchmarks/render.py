@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import batching, render_distributed
-from benchmarks.general_total import LIMIT_BUNDLE_MB, LIMIT_SECONDS, LIMIT_TIMES
+from benchmarks.general_total import LIMIT_BUNDLE_MB, LIMIT_PICTURES_MB, LIMIT_SECONDS, LIMIT_TIMES
 from benchmarks.machine import describe_machine
 from benchmarks.run import RESULTS
 from benchmarks.sharing import LIMIT_MB
@@ -83,6 +83,12 @@ def _general_total(result: dict[str, Any]) -> str:
         f"{_missed(size <= LIMIT_BUNDLE_MB)}; a combiner takes",
         f"{combining:.1f} s, and opening the total {opened:.1f} s{_missed(combining + opened <= LIMIT_SECONDS)}.",
     ]
+    if pictures := result.get("pictures"):
+        size = pictures["bundle_megabytes"]
+        lines.append(
+            f"One of pictures that are summed by class, {pictures['classes']} classes and {pictures['features']} features, "
+            f"has {pictures['numbers']:,} numbers and {size:.1f} MB{_missed(size <= LIMIT_PICTURES_MB)}."
+        )
     return "\n".join([*lines, "", _machine(result)]) + "\n"
 
 
