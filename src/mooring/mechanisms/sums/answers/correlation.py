@@ -184,7 +184,7 @@ def _measure_misfit(correlations: Vector, read: Vector, noise: Matrix, sampling:
     covariance = np.broadcast_to(noise, (len(correlations), 3, 3)).copy()
     covariance[:, 0, 0] += sampling * (1 - correlations**2) ** 2
     covariance += 1e-12 * np.eye(3)
-    inverse = np.linalg.inv(covariance)
+    inverse: Matrix = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
     logs, damping = np.zeros((len(correlations), 2)), np.full(len(correlations), 1e-3)
     misfit, gradient, curvature = _expand(logs, correlations, read, inverse)
     for _ in range(_ITERATIONS):

@@ -213,7 +213,7 @@ def _project_shares(counts: Vector) -> Vector:
     shares = counts / counts.sum()
     largest = np.sort(shares)[::-1]
     excess = (np.cumsum(largest) - 1) / np.arange(1, len(shares) + 1)
-    return np.maximum(shares - excess[largest > excess][-1], 0.0)
+    return np.asarray(np.maximum(shares - excess[largest > excess][-1], 0.0))
 
 
 def _describe_number(
@@ -284,4 +284,4 @@ def _find_fourth_moment(total: PairwiseTotal, levels: Levels, mean: float, varia
     fourth, hats, exact = read_products(total, pairs).values
     y = read_products(total, [(present, workload.constant)]).values[0]
     added = max(float(hats - exact) / y, 0.0)
-    return max(float(fourth / y) - 6 * variance * added - HATS_TO_FOURTH * added**2, variance**2)
+    return float(max(fourth / y - 6 * variance * added - HATS_TO_FOURTH * added**2, variance**2))
