@@ -85,6 +85,7 @@ docs: .venv/.bench
 	$(BIN)/python -m benchmarks.render
 	$(BIN)/python -m benchmarks.render_leakage
 	$(BIN)/python -m benchmarks.render_assurance
+	$(BIN)/python -m benchmarks.render_statistics
 
 figures: .venv/.dev
 	$(BIN)/python -m mooring_studies.redraw results docs

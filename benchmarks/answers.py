@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from benchmarks import machine
 from mooring.mechanisms.sums.answers import (
@@ -38,26 +37,30 @@ ASKED: dict[str, tuple[Callable[[PairwiseTotal], Answer], int]] = {
     "odds ratios, 3 columns": (lambda total: estimate_odds_ratios(total, "ill ~ age + log(crp) + sex"), 20),
 }
 """For each answer, how it is asked, and by how much fewer draws it is measured because it takes long."""
-_LEAST_SHOWN = 0.2  # share of the draws in which an estimate must be shown for its coverage to be stated
+LOG_RANK = "log-rank test"
+LEAST_SHOWN = 0.2
+"""Minimum share of the draws in which an estimate must be shown for its coverage to be stated."""
 
 
-def measure(n_draws: int) -> list[dict[str, object]]:
-    """Return coverage, width and how often an answer was given, for each answer and setting."""
-    rows: list[dict[str, object]] = []
+def measure(n_draws: int, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return how often each estimate was shown, its coverage and the median of half its interval's width, by setting."""
+    rows: list[dict[str, Any]] = []
     for epsilon, n_rows in SETTINGS:
-        for name, (ask, fewer) in ASKED.items():
+        for name in names:
+            ask, fewer = ASKED[name]
             draws = n_draws // fewer
             coverage = measure_coverage(ask, n_draws=draws, epsilon=epsilon, n_rows=n_rows)
-            shares = [entry.share for entry in coverage.values() if entry.n_shown >= _LEAST_SHOWN * draws]
+            shares = [entry.share for entry in coverage.values() if entry.n_shown >= LEAST_SHOWN * draws]
             rows.append(
                 {
                     "answer": name,
                     "epsilon": epsilon,
                     "rows": n_rows,
                     "draws": draws,
-                    "shown": max((entry.n_shown for entry in coverage.values()), default=0) / draws,
+                    "date": _today(),
+                    "shown": {key: entry.n_shown / draws for key, entry in coverage.items()},
                     "least_coverage": min(shares, default=None),
-                    "mean_coverage": float(np.mean(shares)) if shares else None,
+                    "mean_coverage": sum(shares) / len(shares) if shares else None,
                     "most_coverage": max(shares, default=None),
                     "half_widths": {key: entry.half_width for key, entry in coverage.items()},
                 }
@@ -66,26 +69,39 @@ def measure(n_draws: int) -> list[dict[str, object]]:
     return rows
 
 
-def measure_alarms(n_draws: int) -> list[dict[str, object]]:
+def measure_alarms(n_draws: int) -> list[dict[str, Any]]:
     """Return how often the log-rank test rejects at 5 % although groups have the same survival, for each setting."""
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     for epsilon, n_rows in SETTINGS:
         share = measure_false_alarms(n_draws=n_draws, epsilon=epsilon, n_rows=n_rows)
-        rows.append({"epsilon": epsilon, "rows": n_rows, "draws": n_draws, "rejected": share})
+        rows.append({"epsilon": epsilon, "rows": n_rows, "draws": n_draws, "date": _today(), "rejected": share})
         print(rows[-1], flush=True)
     return rows
 
 
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
 def main() -> None:
     """Measure, and write the results."""
+    names = [*ASKED, LOG_RANK]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=2000, help="draws of rows and noise per setting")
+    parser.add_argument(
+        "--only", action="append", choices=names, help="measure this alone, and keep the results of others"
+    )
     chosen = parser.parse_args()
+    asked = chosen.only or names
+    alarms = measure_alarms(chosen.draws) if LOG_RANK in asked else []
+    rows = measure(chosen.draws, [name for name in ASKED if name in asked])
+    kept = json.loads(RESULTS.read_text(encoding="utf-8")) if chosen.only else {"log_rank": [], "rows": []}
+    rows += [row for row in kept["rows"] if row["answer"] not in asked]
+    rows.sort(key=lambda row: (SETTINGS.index((row["epsilon"], row["rows"])), names.index(row["answer"])))
     content = {
         "machine": machine.described(),
-        "date": datetime.now(UTC).date().isoformat(),
-        "log_rank": measure_alarms(chosen.draws),
-        "rows": measure(chosen.draws),
+        "log_rank": alarms or kept["log_rank"],
+        "rows": rows,
     }
     RESULTS.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 

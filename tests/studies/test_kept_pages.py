@@ -7,7 +7,7 @@ import pytest
 from mooring_studies.figures.study_figures import Figure, draw_study, house_style
 from mooring_studies.redraw import read_studies, render_pages
 
-from benchmarks import render, render_leakage
+from benchmarks import render, render_leakage, render_statistics
 from tests.record import MACHINE
 
 ROOT = Path(__file__).parents[2]
@@ -34,5 +34,7 @@ def test_kept_pages_and_figures_are_those_of_the_committed_results() -> None:
 
 
 def test_kept_pages_of_benchmarks_are_those_of_the_committed_results() -> None:
-    for page, text in {"leakage.md": render_leakage.render(), "benchmarks.md": render.render_page()}.items():
+    statistics = render_statistics.render_page((DOCS / "statistics.md").read_text(encoding="utf-8"))
+    pages = {"leakage.md": render_leakage.render(), "benchmarks.md": render.render_page(), "statistics.md": statistics}
+    for page, text in pages.items():
         assert text == (DOCS / page).read_text(encoding="utf-8"), f"{page}: run make docs and read the difference"

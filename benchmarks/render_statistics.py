@@ -1,0 +1,155 @@
+"""Write the measured figures into docs/statistics.md, between their marks; none of them is typed by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mooring_studies.comparison.results import Results, read_results
+from mooring_studies.comparison.sums_table import tabulate_answers
+
+from benchmarks.answers import LEAST_SHOWN, RESULTS, SETTINGS
+from mooring.mechanisms.sums.answers.readings import Z
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "statistics.md"
+KEPT = ROOT / "results" / "sums" / "results.parquet"
+_EVERY_DRAW = 0.95  # share of the draws from which on an answer counts as always given
+
+
+def _points(width: float) -> str:
+    return f"{100 * width:.1f} points"
+
+
+def _years(width: float) -> str:
+    return f"{width:.1f} years"
+
+
+def _ten_times(width: float) -> str:
+    return f"{10 * width:.1f}"
+
+
+def _bare(width: float) -> str:
+    return f"{width:.2f}"
+
+
+_LINES: tuple[tuple[str, str, str, Callable[[float], str]], ...] = (
+    ("share of a third of the rows", "Table 1", "share of ward b (all)", _points),
+    ("mean age (standard deviation 14 years)", "Table 1", "mean of age  (all)", _years),
+    ("share in a group of 15 % of the rows", "Table 1 by group", "share of sex m (c)", _points),
+    ("body-mass index against age and sex: per 10 years", "regression, 2 columns", "age", _ten_times),
+    ("the same against four columns", "regression, 4 columns", "age", _ten_times),
+    ("survival at 24 months", "survival", "all at 24", _points),
+    ("the same in a group of 15 %", "survival by group", "c at 24", _points),
+    ("correlation of age and body-mass index", "correlations", "age and bmi", _bare),
+    (
+        "odds ratio of sex, against three columns (half the width of its interval)",
+        "odds ratios, 3 columns",
+        "sex m",
+        _bare,
+    ),
+)
+"""What a line of the table says, the answer and the estimate that it is about, and how half a width is written."""
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(render_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def render_page(text: str) -> str:
+    """Return the page with its measured parts from the kept results."""
+    measured, kept = json.loads(RESULTS.read_text(encoding="utf-8")), read_results(KEPT)
+    parts = {
+        "widths": _write_widths(measured["rows"]),
+        "known tables": _write_known(kept),
+        "log-rank": _write_alarms(measured["log_rank"]),
+    }
+    for name, part in parts.items():
+        begin, end = f"<!-- {name}: written by make docs -->\n", f"<!-- end of {name} -->\n"
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not (found and closed):
+            raise ValueError(f"{PAGE} has no marks for {name}.")
+        text = f"{before}{begin}\n{part}\n\n{end}{after}"
+    return text
+
+
+def _write_widths(rows: Sequence[dict[str, Any]]) -> str:
+    each = {(row["answer"], row["epsilon"], row["rows"]): row for row in rows}
+    lines = [
+        "Half the width of 95 % intervals, median over draws of rows and noise, for an invented population with seven",
+        "columns and survival in eight intervals, at δ = 10⁻⁵ (`python -m benchmarks.answers`):\n",
+        "| answer | " + " | ".join(f"ε = {epsilon:g}, {n_rows:,} rows" for epsilon, n_rows in SETTINGS) + " |",
+        "|---|" + "---|" * len(SETTINGS),
+    ]
+    for words, answer, name, write in _LINES:
+        cells = [_write_width(each[answer, *setting], name, write) for setting in SETTINGS]
+        lines.append(f"| {words} | " + " | ".join(cells) + " |")
+    lines += [
+        "",
+        "Share of the draws in which the interval has the population's value, from the least to the most over all estimates",
+        f"that at least {100 * LEAST_SHOWN:.0f} % of the draws show:\n",
+        "| answer | draws | " + " | ".join(f"ε = {epsilon:g}, {n_rows:,} rows" for epsilon, n_rows in SETTINGS) + " |",
+        "|---|---|" + "---|" * len(SETTINGS),
+    ]
+    for answer, draws in dict.fromkeys((row["answer"], row["draws"]) for row in rows):
+        cells = [_write_coverage(each[answer, *setting]) for setting in SETTINGS]
+        lines.append(f"| {answer} | {draws:,} | " + " | ".join(cells) + " |")
+    counts = sorted({row["draws"] for row in rows})
+    errors = ", ".join(
+        f"{100 * Z * math.sqrt(0.95 * 0.05 / count):.1f} points with {count:,} draws" for count in counts
+    )
+    lines.append(f"\nBy chance alone, one such share in twenty differs from 95 % by more than {errors}.")
+    return "\n".join(lines)
+
+
+def _write_width(row: dict[str, Any], name: str, write: Callable[[float], str]) -> str:
+    shown = row["shown"]
+    if isinstance(shown, dict):  # results before 2026-11-19 have one share for all estimates of an answer
+        shown = shown.get(name, 0.0)
+    if name not in row["half_widths"] or shown < LEAST_SHOWN:
+        return "mostly refused"
+    width = write(row["half_widths"][name])
+    return width if shown > _EVERY_DRAW else f"{width}, refused in {round(10 * (1 - shown))} of 10 draws"
+
+
+def _write_coverage(row: dict[str, Any]) -> str:
+    if row["least_coverage"] is None:
+        return "–"
+    least, most = (f"{100 * row[name]:.0f}" for name in ("least_coverage", "most_coverage"))
+    return f"{least} %" if least == most else f"{least} to {most} %"
+
+
+def _write_known(kept: Results) -> str:
+    lines = [
+        "On known tables at ε = 1, with rows drawn with replacement and split among ten participants",
+        "(`mooring reproduce sums`, means over draws):\n",
+        "| answer | rows | draws | figure | mean | most | covered |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for line in tabulate_answers(kept):
+        cells = (
+            line["n_deployments"],
+            line["figure"],
+            line["values"][-1],
+            line["most"][-1],
+            f"{line['coverage'][-1]} %",
+        )
+        lines.append(f"| {line['case']} | {line['n_rows']:,} | " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines)
+
+
+def _write_alarms(rows: Sequence[dict[str, Any]]) -> str:
+    if not rows:
+        return "Tests check that the log-rank test rejects groups of the same survival in at most 7 % of draws."
+    shares = ", ".join(f"{100 * row['rejected']:.1f} % (ε = {row['epsilon']:g}, {row['rows']:,} rows)" for row in rows)
+    draws = f"{rows[0]['draws']:,} draws"
+    return f"The log-rank test of groups with the same survival has p < 0.05 in this share of {draws}: {shares}."
+
+
+if __name__ == "__main__":
+    main()
