@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.leakage import RESULTS
 from benchmarks.machine import describe_machine
-from mooring.audit.statements import warn_of_linkage
+from mooring.audit.results.statements import warn_of_linkage
 from mooring.theory import transition_scale
 
 CHANCE = 0.1

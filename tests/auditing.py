@@ -7,8 +7,8 @@ import numpy as np
 
 from mooring import METHODS
 from mooring.audit import AuditResult, AuditSettings, Plan, PointGrid, plan_study, run_audit
-from mooring.audit.decision import Finding, weigh_point
-from mooring.audit.point_result import PointResult, find_strongest
+from mooring.audit.results.decision import Finding, weigh_point
+from mooring.audit.results.point_result import PointResult, find_strongest
 
 
 def _take(kind: type, options: dict[str, Any]) -> dict[str, Any]:

@@ -715,7 +715,7 @@ def test_examples_are_taken_out_of_what_an_earlier_run_left(parts: Parts, tmp_pa
     assert all(json.loads(path.read_text())["examples"] is None for path in kept)
     for left in ('{"examples": {}, "x": NaN}', "{}", "no JSON"):  # not of an audit's writing
         first.write_text(left)
-        mooring.audit.checkpoints._take_examples_out(first)
+        mooring.audit.results.checkpoints._take_examples_out(first)
         assert not first.exists()
 
 

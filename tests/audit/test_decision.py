@@ -21,7 +21,7 @@ from mooring.audit import (
     RotationPoint,
     SumPoint,
 )
-from mooring.audit.decision import (
+from mooring.audit.results.decision import (
     Decision,
     Finding,
     Reason,
@@ -32,7 +32,7 @@ from mooring.audit.decision import (
     weigh_point,
     weigh_total,
 )
-from mooring.audit.point_result import AttackOutcome
+from mooring.audit.results.point_result import AttackOutcome
 from mooring.errors import InputError
 from mooring.learners import Gain
 from mooring.mechanisms.sums.guarantee import bound_odds

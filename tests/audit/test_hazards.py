@@ -6,7 +6,7 @@ import pytest
 from mooring.audit import AuditSettings, EvaluationSpec, PointResult, RotationPoint
 from mooring.audit.auditor import Auditor
 from mooring.audit.hazards import count_duplicates, find_grids, find_hazards
-from mooring.audit.point_result import AttackOutcome
+from mooring.audit.results.point_result import AttackOutcome
 from mooring.metrics import Figure, Interval
 from mooring.tables import Partition
 from tests.auditing import how_much

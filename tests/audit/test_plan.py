@@ -16,7 +16,7 @@ from mooring.attacks import CollusionView, attacks_on, set_effort
 from mooring.audit import AuditEffort, AuditSettings, LeakageLimit, PointResult, RotationPoint, utility
 from mooring.audit.planning import planner
 from mooring.audit.planning import search as searching
-from mooring.audit.point_result import AttackOutcome, Leakage
+from mooring.audit.results.point_result import AttackOutcome, Leakage
 from mooring.learners import Gain, Score
 from mooring.metrics import Figure, Interval
 from mooring.report.charts import draw_audit, tabulate_errors

@@ -31,13 +31,9 @@ from mooring.audit.hazards import (
 from mooring.audit.planning import Plan, planner
 from mooring.audit.planning.plan import find_safety
 from mooring.audit.planning.search import PointSearch
-from mooring.audit.point_result import AttackOutcome, find_most_telling
-from mooring.audit.result import AuditResult
-from mooring.audit.rotation import evaluator
-from mooring.audit.rotation.attempts import AttackRuns, Attempt, Rebuilt
-from mooring.audit.rotation.evaluator import LeakageEvaluator
-from mooring.audit.rotation.simulation import simulate
-from mooring.audit.statements import (
+from mooring.audit.results.audit_result import AuditResult
+from mooring.audit.results.point_result import AttackOutcome, find_most_telling
+from mooring.audit.results.statements import (
     list_exposed,
     state_strongest,
     state_total,
@@ -45,6 +41,10 @@ from mooring.audit.statements import (
     warn_of_linkage,
     warn_of_linked_rows,
 )
+from mooring.audit.rotation import evaluator
+from mooring.audit.rotation.attempts import AttackRuns, Attempt, Rebuilt
+from mooring.audit.rotation.evaluator import LeakageEvaluator
+from mooring.audit.rotation.simulation import simulate
 from mooring.audit.sums.point import SumPoint
 from mooring.audit.utility import References
 from mooring.learners import Gain, Score

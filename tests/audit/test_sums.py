@@ -27,9 +27,9 @@ from mooring.audit import (
 from mooring.audit.auditor import Auditor
 from mooring.audit.deployment import Deployment
 from mooring.audit.operating_points import OperatingPoint, Recommendation
-from mooring.audit.point_result import AttackOutcome
+from mooring.audit.results.point_result import AttackOutcome
+from mooring.audit.results.statements import state_only_class, state_total
 from mooring.audit.simulation import JointModel
-from mooring.audit.statements import state_only_class, state_total
 from mooring.audit.sums.leakage import attack_total
 from mooring.audit.sums.point import RecommendedSums
 from mooring.audit.utility import Alone, References, measure_alone, measure_utility

@@ -17,7 +17,7 @@ import pytest
 
 from mooring.atomic_io import write_atomically
 from mooring.audit import AuditResult, OperatingPoint, PointResult, SumPoint
-from mooring.audit.decision import decide_upload, weigh_total
+from mooring.audit.results.decision import decide_upload, weigh_total
 from mooring.errors import InputError, RefusedError
 from mooring.learners import Gain, Score
 from mooring.learners.models import FeatureMap, ModelSpec

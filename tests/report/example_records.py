@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from mooring.audit import AuditDescription, AuditResult, NoiseUnit, PointResult, References, RotationPoint, SumPoint
-from mooring.audit.decision import Decision, Remark
-from mooring.audit.point_result import AttackOutcome, Examples
+from mooring.audit.results.decision import Decision, Remark
+from mooring.audit.results.point_result import AttackOutcome, Examples
 from mooring.learners import Gain, Score
 from mooring.learners.evaluation import Importance, evaluate_classes
 from mooring.metrics import EpsilonAudit, EpsilonBound, Figure, Interval

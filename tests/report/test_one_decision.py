@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mooring.audit import AuditResult
-from mooring.audit.decision import Decision
+from mooring.audit.results.decision import Decision
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import RangeSource
 from mooring.protocol.registry import exchange_of

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from mooring import AuditResult, Plan
 from mooring.audit import LeakageLimit
-from mooring.audit.statements import warn_of_linkage
+from mooring.audit.results.statements import warn_of_linkage
 from mooring.cli.report import report
 from mooring.errors import InputError, StorageError
 from mooring.protocol.forecast import Outlook, StudyForecast

@@ -7,8 +7,8 @@ from mooring.audit.grid import PointGrid
 from mooring.audit.measurement import measure_leakage
 from mooring.audit.operating_points import OperatingPoint
 from mooring.audit.planning import Plan, plan_study
-from mooring.audit.point_result import HEADLINE, AttackOutcome, Leakage, PointResult, find_strongest
-from mooring.audit.result import AuditDescription, AuditResult
+from mooring.audit.results.audit_result import AuditDescription, AuditResult
+from mooring.audit.results.point_result import HEADLINE, AttackOutcome, Leakage, PointResult, find_strongest
 from mooring.audit.rotation.attempts import AttackRuns, Attempt, Rebuilt, run_attack, run_attack_batch, run_denoising
 from mooring.audit.rotation.evaluator import Guess, LeakageEvaluator
 from mooring.audit.rotation.linkage import LinkageTest, make_galleries, make_linkage_test

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from mooring.audit.checkpoints import PointStore, code_digest, digest
 from mooring.audit.deployment import Deployment
 from mooring.audit.grid import PointGrid
 from mooring.audit.hazards import find_hazards
 from mooring.audit.measurement import measure_leakage, measure_release
 from mooring.audit.operating_points import OperatingPoint
-from mooring.audit.point_result import PointResult
-from mooring.audit.result import AuditDescription, AuditResult
+from mooring.audit.results.audit_result import AuditDescription, AuditResult
+from mooring.audit.results.checkpoints import PointStore, code_digest, digest
+from mooring.audit.results.point_result import PointResult
+from mooring.audit.results.statements import warn_of_dissimilar_colluder
 from mooring.audit.rotation.linkage import CachedEmbedding
 from mooring.audit.specification import AuditSettings
-from mooring.audit.statements import warn_of_dissimilar_colluder
 from mooring.audit.utility import Alone, measure_alone, measure_utility
 from mooring.errors import InputError
 from mooring.mechanisms.rotation.projection import Projection

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import singledispatch
 
 from mooring.audit.deployment import Deployment
-from mooring.audit.point_result import Leakage
 from mooring.audit.release import ReleaseRisk
+from mooring.audit.results.point_result import Leakage
 from mooring.audit.rotation.leakage import measure_rows
 from mooring.audit.rotation.release import measure_point_release
 from mooring.audit.rotation.simulation import RowSimulation

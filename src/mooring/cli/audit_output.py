@@ -12,7 +12,7 @@ from rich.markup import escape
 from mooring import AuditResult
 from mooring.atomic_io import write_atomically
 from mooring.audit import PointResult
-from mooring.audit.statements import list_exposed, state_strongest
+from mooring.audit.results.statements import list_exposed, state_strongest
 from mooring.cli.execution import make_table, quote_command
 
 _CAPTION = (

@@ -79,7 +79,7 @@ def plan(
         console.say(*([] if forecast is None else describe_forecast(forecast)))
     assert data is not None
     from mooring.audit import plan_study
-    from mooring.audit.statements import warn_of_linked_rows
+    from mooring.audit.results.statements import warn_of_linked_rows
     from mooring.cli.audit_output import print_findings, print_points, write_page
     from mooring.cli.inputs import read_and_partition
     from mooring.report.audit_page import render_plan

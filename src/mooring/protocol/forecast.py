@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mooring.serialization import Count, Record, Rows, count_noun, render_html
 
 if TYPE_CHECKING:
-    from mooring.audit.decision import Remark
+    from mooring.audit.results.decision import Remark
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class StudyForecast(Record):
 
 def weigh_forecast(forecast: StudyForecast | None) -> list[Remark]:
     """Return reasons against sharing: those of all questions if none is likely to have a useful answer, else nothing."""
-    from mooring.audit.decision import Remark  # loads attacks
+    from mooring.audit.results.decision import Remark  # loads attacks
 
     if forecast is None or forecast.is_advised:
         return []

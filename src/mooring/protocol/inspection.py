@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mooring.audit import AuditResult
-from mooring.audit.decision import Decision
-from mooring.audit.statements import state_alone
+from mooring.audit.results.decision import Decision
+from mooring.audit.results.statements import state_alone
 from mooring.learners import Score
 from mooring.protocol.forecast import StudyForecast
 from mooring.serialization import Count, Record, count_noun, render_html

@@ -9,8 +9,8 @@ from functools import cached_property
 from mooring import AuditResult, Plan
 from mooring.attacks import Attack, CollusionView, SumView, attacks_on
 from mooring.audit import PointResult
-from mooring.audit.point_result import Examples, find_strongest
-from mooring.audit.statements import state_only_class, state_strongest, state_total
+from mooring.audit.results.point_result import Examples, find_strongest
+from mooring.audit.results.statements import state_only_class, state_strongest, state_total
 from mooring.learners import Score
 from mooring.mechanisms.sums.guarantee import bound_odds
 from mooring.metrics import Figure

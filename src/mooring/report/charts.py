@@ -12,7 +12,7 @@ import numpy as np
 
 from mooring import AuditResult, Plan
 from mooring.audit import PointResult
-from mooring.audit.point_result import find_strongest
+from mooring.audit.results.point_result import find_strongest
 from mooring.learners import Score
 from mooring.learners.evaluation import Evaluation
 from mooring.metrics import Figure

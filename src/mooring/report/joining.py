@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from mooring.audit.statements import state_alone
+from mooring.audit.results.statements import state_alone
 from mooring.learners import Answer, Gain, Score
 from mooring.report.records import AttackedStudy, StudyRecords
 from mooring.serialization import Record, count_noun

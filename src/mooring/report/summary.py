@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from mooring import AuditResult, Plan, __version__
 from mooring.audit import PointResult
-from mooring.audit.decision import Decision, Reason, Remark, decide_upload, weigh_total
-from mooring.audit.statements import state_only_class
+from mooring.audit.results.decision import Decision, Reason, Remark, decide_upload, weigh_total
+from mooring.audit.results.statements import state_only_class
 from mooring.protocol.forecast import StudyForecast, weigh_forecast
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.results import Contribution, Finding

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mooring.audit.decision import Decision, Reason, Remark, judge_joining, weigh_point
 from mooring.audit.operating_points import Recommendation
-from mooring.audit.point_result import PointResult
-from mooring.audit.result import QUESTION, AuditResult
+from mooring.audit.results.audit_result import QUESTION, AuditResult
+from mooring.audit.results.decision import Decision, Reason, Remark, judge_joining, weigh_point
+from mooring.audit.results.point_result import PointResult
 from mooring.learners import Answer
 from mooring.metrics.limits import LeakageLimit
 from mooring.serialization import Record, render_html

@@ -13,10 +13,10 @@ from mooring.audit.auditor import Auditor
 from mooring.audit.operating_points import OperatingPoint, Recommendation
 from mooring.audit.planning.plan import Plan
 from mooring.audit.planning.search import HALVES, PointSearch
-from mooring.audit.point_result import PointResult
+from mooring.audit.results.point_result import PointResult
+from mooring.audit.results.statements import state_total
 from mooring.audit.rotation.point import point_with_noise
 from mooring.audit.specification import AuditSettings
-from mooring.audit.statements import state_total
 from mooring.audit.sums.point import SumPoint
 from mooring.errors import InputError
 from mooring.mechanisms.rotation.projection import Projection

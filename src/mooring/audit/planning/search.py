@@ -10,9 +10,9 @@ from functools import partial
 from mooring.audit.auditor import Auditor
 from mooring.audit.effort import AuditEffort
 from mooring.audit.planning.plan import find_safety
-from mooring.audit.point_result import PointResult
+from mooring.audit.results.point_result import PointResult
+from mooring.audit.results.statements import LOWER_BOUND, state_strongest
 from mooring.audit.rotation.point import RotationPoint, point_with_noise
-from mooring.audit.statements import LOWER_BOUND, state_strongest
 from mooring.errors import InputError
 from mooring.learners import Score
 from mooring.metrics.limits import LeakageLimit

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from mooring.attacks import CollusionView
 from mooring.attacks.decoding import RecordDecoder, fit_decoder
-from mooring.audit.point_result import AttackOutcome, Examples, Leakage, find_most_telling, find_strongest
+from mooring.audit.results.point_result import AttackOutcome, Examples, Leakage, find_most_telling, find_strongest
 from mooring.audit.rotation.attempts import Rebuilt
 from mooring.audit.rotation.linkage import LinkageTest, identity_galleries, make_galleries, make_linkage_test
 from mooring.audit.rotation.membership import MembershipTest, make_membership_test

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mooring.attacks import CollusionView, attacks_on
-from mooring.audit.point_result import Leakage
+from mooring.audit.results.point_result import Leakage
 from mooring.audit.rotation.attempts import AttackRuns
 from mooring.audit.rotation.evaluator import LeakageEvaluator
 from mooring.audit.rotation.membership import audit_row_noise

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from mooring.attacks import CollusionView, DoesNotApply, Reconstruction
 from mooring.attacks.denoising.gaussian import fit_population
 from mooring.attacks.matching import match_candidates
-from mooring.audit.point_result import AttackOutcome
+from mooring.audit.results.point_result import AttackOutcome
 from mooring.audit.rotation.simulation import RowSimulation
 from mooring.audit.specification import EvaluationSpec
 from mooring.geometry.backend import like, to_numpy

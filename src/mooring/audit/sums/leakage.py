@@ -13,7 +13,7 @@ from mooring.attacks.registry import Attack
 from mooring.attacks.sums.leverage import score_without_sums
 from mooring.attacks.sums.register import MOST_CANDIDATES
 from mooring.attacks.sums.view import MembershipScores
-from mooring.audit.point_result import AttackOutcome, Leakage
+from mooring.audit.results.point_result import AttackOutcome, Leakage
 from mooring.audit.specification import AuditSettings
 from mooring.audit.sums.canaries import audit_epsilon, audit_pairwise_epsilon
 from mooring.audit.sums.general_simulation import PairwiseSimulation

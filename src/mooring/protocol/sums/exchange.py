@@ -125,7 +125,7 @@ class SumExchange(Exchange):
         """Return what guarantee and forecast advise where there is noise; what a check finds in rows must not decide."""
         if sum_settings(study).epsilon is None:
             return ""
-        from mooring.audit.decision import decide_upload
+        from mooring.audit.results.decision import decide_upload
         from mooring.protocol.sums.participant.inspection import weigh_study
 
         return decide_upload("sums over these rows", weigh_study(study, self.forecast(study))).answer

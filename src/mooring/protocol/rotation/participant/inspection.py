@@ -24,8 +24,8 @@ from mooring.audit import (
     root_mean_square,
     run_audit,
 )
-from mooring.audit.decision import decide_upload
 from mooring.audit.hazards import hazards_of_columns, hazards_of_labels, hazards_of_rows, rows_of_rare_values
+from mooring.audit.results.decision import decide_upload
 from mooring.errors import InputError
 from mooring.mechanisms.rotation.projection import Projection
 from mooring.metrics.limits import LeakageLimit

@@ -20,8 +20,8 @@ from mooring.audit import (
     SumPoint,
     run_audit,
 )
-from mooring.audit.decision import Reason, decide_upload, weigh_total
-from mooring.audit.statements import state_total
+from mooring.audit.results.decision import Reason, decide_upload, weigh_total
+from mooring.audit.results.statements import state_total
 from mooring.mechanisms.sums.settings import SumSettings, make_general_workload
 from mooring.protocol.exchange_types import AuditMaps, AuditRequest
 from mooring.protocol.forecast import StudyForecast, weigh_forecast

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mooring.audit.point_result import PointResult
+from mooring.audit.results.point_result import PointResult
 from mooring.learners import Score
 from mooring.mechanisms.sums.guarantee import bound_share, round_up
 from mooring.metrics.measures import state_figure

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mooring.attacks import ATTACKS, CollusionView, SumView, attacks_on
-from mooring.audit.decision import Decision, Reason, Remark, judge_joining, weigh_point
-from mooring.audit.point_result import PointResult
 from mooring.audit.release import ReleaseRisk
+from mooring.audit.results.decision import Decision, Reason, Remark, judge_joining, weigh_point
+from mooring.audit.results.point_result import PointResult
+from mooring.audit.results.statements import LOWER_BOUND, list_exposed, state_strongest, state_total
 from mooring.audit.specification import NoiseUnit
-from mooring.audit.statements import LOWER_BOUND, list_exposed, state_strongest, state_total
 from mooring.audit.utility import References
 from mooring.errors import InputError
 from mooring.learners import Score

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import ClassVar, Literal, Protocol
 
-from mooring.audit.point_result import PointResult
+from mooring.audit.results.point_result import PointResult
 from mooring.errors import InputError
 from mooring.learners import Answer, Gain
 from mooring.mechanisms.sums.guarantee import bound_odds

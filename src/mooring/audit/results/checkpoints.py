@@ -14,7 +14,7 @@ import numpy as np
 
 from mooring.atomic_io import write_atomically
 from mooring.audit.operating_points import OperatingPoint
-from mooring.audit.point_result import PointResult
+from mooring.audit.results.point_result import PointResult
 from mooring.errors import InputError, StorageError
 
 
@@ -69,7 +69,7 @@ def _take_examples_out(path: Path) -> None:
 def code_digest() -> str:
     """Return a digest of mooring's source, so that results of other versions are not reused."""
     sha = hashlib.sha256()
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     for path in sorted(root.rglob("*.py")):
         if path.relative_to(root).parts[0] not in ("cli", "demo.py", "report"):
             sha.update(path.read_bytes())
