@@ -7,17 +7,15 @@ from typing import Annotated
 import typer
 
 from mooring.cli import execution
-from mooring.cli.answers import DEFAULT_SHARES, AnswerPage, SharesFolder, open_total, show_answer
+from mooring.cli.answers import AnswerOptions
 
 
 @execution.command
 def associate(
     console: execution.Output,
+    *,
     columns: Annotated[list[str] | None, typer.Argument(help="Columns to compare.", show_default="all")] = None,
-    study: execution.StudyPath = execution.DEFAULT_STUDY,
-    folder: execution.WorkFolder = execution.DEFAULT_FOLDER,
-    shares: SharesFolder = DEFAULT_SHARES,
-    page: AnswerPage = None,
+    options: AnswerOptions,
 ) -> int:
     """Print the correlation of each pair of numbers and the chi-square test of each pair of categories.
 
@@ -28,6 +26,4 @@ def associate(
     """
     from mooring.mechanisms.sums.answers.association import associate as associate_total
 
-    return show_answer(
-        console, associate_total(open_total(study, folder, shares), columns or ()), page, study=study, folder=folder
-    )
+    return options.show(console, associate_total(options.open(), columns or ()))

@@ -7,18 +7,16 @@ from typing import Annotated
 import typer
 
 from mooring.cli import execution
-from mooring.cli.answers import DEFAULT_SHARES, AnswerPage, GroupColumn, SharesFolder, open_total, show_answer
+from mooring.cli.answers import AnswerOptions, GroupColumn
 
 
 @execution.command
 def describe(
     console: execution.Output,
+    *,
     columns: Annotated[list[str] | None, typer.Argument(help="Columns to describe.", show_default="all")] = None,
     by: GroupColumn = "",
-    study: execution.StudyPath = execution.DEFAULT_STUDY,
-    folder: execution.WorkFolder = execution.DEFAULT_FOLDER,
-    shares: SharesFolder = DEFAULT_SHARES,
-    page: AnswerPage = None,
+    options: AnswerOptions,
 ) -> int:
     """Print a Table 1 of a study of secure sums, for all rows or by group, with intervals that include the noise.
 
@@ -30,10 +28,4 @@ def describe(
     """
     from mooring.mechanisms.sums.answers.description import describe as describe_total
 
-    return show_answer(
-        console,
-        describe_total(open_total(study, folder, shares), by=by, columns=columns or ()),
-        page,
-        study=study,
-        folder=folder,
-    )
+    return options.show(console, describe_total(options.open(), by=by, columns=columns or ()))

@@ -7,20 +7,18 @@ from typing import Annotated
 import typer
 
 from mooring.cli import execution
-from mooring.cli.answers import DEFAULT_SHARES, AnswerPage, SharesFolder, open_total, show_answer
+from mooring.cli.answers import AnswerOptions
 
 
 @execution.command
 def regress(
     console: execution.Output,
+    *,
     formula: Annotated[
         str, typer.Argument(help='As in R and statsmodels: "y ~ a + log(b) + C(c)".', show_default=False)
     ],
     logistic: Annotated[bool, typer.Option("--logistic", help="Odds ratios of an outcome with two levels.")] = False,
-    study: execution.StudyPath = execution.DEFAULT_STUDY,
-    folder: execution.WorkFolder = execution.DEFAULT_FOLDER,
-    shares: SharesFolder = DEFAULT_SHARES,
-    page: AnswerPage = None,
+    options: AnswerOptions,
 ) -> int:
     """Print the coefficients of a regression of any column on any columns, with intervals that include the noise.
 
@@ -36,6 +34,6 @@ def regress(
     from mooring.mechanisms.sums.answers.odds_ratios import estimate_odds_ratios
     from mooring.mechanisms.sums.answers.regression import regress as regress_total
 
-    total = open_total(study, folder, shares)
+    total = options.open()
     answer = estimate_odds_ratios(total, formula) if logistic else regress_total(total, formula)
-    return show_answer(console, answer, page, study=study, folder=folder)
+    return options.show(console, answer)

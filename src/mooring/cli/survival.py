@@ -7,20 +7,18 @@ from typing import Annotated
 import typer
 
 from mooring.cli import execution
-from mooring.cli.answers import DEFAULT_SHARES, AnswerPage, GroupColumn, SharesFolder, open_total, show_answer
+from mooring.cli.answers import AnswerOptions, GroupColumn
 
 
 @execution.command
 def survival(
     console: execution.Output,
+    *,
     by: GroupColumn = "",
     life_table: Annotated[
         bool, typer.Option("--life-table", help="Count a censored row for half of its interval (actuarial).")
     ] = False,
-    study: execution.StudyPath = execution.DEFAULT_STUDY,
-    folder: execution.WorkFolder = execution.DEFAULT_FOLDER,
-    shares: SharesFolder = DEFAULT_SHARES,
-    page: AnswerPage = None,
+    options: AnswerOptions,
 ) -> int:
     """Print the survival curve of all rows or of groups, with numbers at risk, medians and the log-rank test.
 
@@ -31,6 +29,6 @@ def survival(
     """
     from mooring.mechanisms.sums.answers.survival import estimate_survival
 
-    total = open_total(study, folder, shares)
+    total = options.open()
     answer = estimate_survival(total, by=by, estimator="life-table" if life_table else "kaplan-meier")
-    return show_answer(console, answer, page, study=study, folder=folder)
+    return options.show(console, answer)

@@ -9,12 +9,13 @@ import typer
 from rich.markup import escape
 
 from mooring.cli import execution
-from mooring.cli.answers import DEFAULT_SHARES, SharesFolder, open_total
+from mooring.cli.answers import TotalOptions
 
 
 @execution.command
 def synthesize(
     console: execution.Output,
+    *,
     output: Annotated[Path, typer.Option("--output", "-o", help="Parquet file to write.")] = Path("synthetic.parquet"),
     rows: Annotated[int | None, typer.Option(help="Number of rows.", show_default="as many as the total has")] = None,
     impossible: Annotated[
@@ -23,9 +24,7 @@ def synthesize(
     ] = None,
     seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same rows.")] = 0,
     force: execution.Force = False,
-    study: execution.StudyPath = execution.DEFAULT_STUDY,
-    folder: execution.WorkFolder = execution.DEFAULT_FOLDER,
-    shares: SharesFolder = DEFAULT_SHARES,
+    options: TotalOptions,
 ) -> None:
     """Write synthetic rows whose columns and pairs of columns are about those of all participants' rows.
 
@@ -34,15 +33,13 @@ def synthesize(
 
     Example: mooring synthesize --rows 1000 --output synthetic.parquet
     """
-    from mooring.errors import InputError
+    from mooring.atomic_io import require_absent
     from mooring.mechanisms.sums.answers.synthesis import synthesize as synthesize_rows
     from mooring.mechanisms.sums.general.impossible import read_combination
 
-    if output.exists() and not force:
-        cure = "Name another file, or give --force."
-        raise InputError("output", expected="a file that does not exist", got=f"{output.name}, which exists", cure=cure)
+    require_absent(output, force=force)
     combinations = [read_combination(text) for text in impossible or ()]
-    total = open_total(study, folder, shares)
+    total = options.open()
     synthetic = synthesize_rows(total, rows, seed=seed, impossible=combinations)
     synthetic.write(output)
     header = synthetic.header
