@@ -12,18 +12,16 @@ from functools import cached_property
 import numpy as np
 
 from mooring.attacks.reconstruction import DoesNotApply
-from mooring.attacks.sums.view import LabelledFeatures
-from mooring.errors import InputError
+from mooring.attacks.sums.view import LabelledFeatures, TotalView
 from mooring.mechanisms.sums.general.layout import PairwiseLayout
 from mooring.mechanisms.sums.general.total import PairwiseTotal
 from mooring.mechanisms.sums.guarantee import ProductNoise
-from mooring.mechanisms.sums.sums import Integers
 from mooring.typing import Matrix
 
 
-@dataclass(frozen=True, eq=False)
-class PairwiseView:
-    """The general total, the noise of each participant, and the contributions of the colluders.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PairwiseView(TotalView):
+    """The general total.
 
     Rows of it are `LabelledFeatures` without outcomes: their features are h of all columns, the label's among them, and then
     the curves 4t(1 − t) of the bubbles.
@@ -31,39 +29,14 @@ class PairwiseView:
 
     layout: PairwiseLayout
     """The layout of the sums, which is public, like the columns and the noise."""
-    total: Integers
-    """The opened total, of shape (size,)."""
-    n_contributions: int
-    """Number of contributions in the total."""
     noise: ProductNoise | None
     """The noise of each contribution; None in a study without noise."""
-    known: tuple[Integers, ...] = ()
-    """The colluders' contributions, including their noise, each of shape (size,)."""
-    population: LabelledFeatures | None = None
-    """The colluders' rows; None without colluders."""
-    asked: LabelledFeatures | None = None
-    """Candidate rows; for some attacks, all rows that could be members."""
 
     @cached_property
     def honest(self) -> PairwiseTotal:
         """The sums of honest participants: the total minus the known contributions."""
-        n_honest = self.n_contributions - len(self.known)
-        variance = 0.0 if self.noise is None else float(n_honest * self.noise.on_products)
-        return self.layout.unpack(self.total - sum(self.known, np.zeros_like(self.total)), variance)
-
-    @property
-    def candidates(self) -> LabelledFeatures:
-        """The candidate rows."""
-        if self.asked is None:
-            problem = "The view has no candidate rows to score."
-            raise InputError("asked", problem=problem, cure="Pass candidates to `PairwiseSimulation.view`.")
-        return self.asked
-
-    def require_population(self) -> LabelledFeatures:
-        """Return the colluders' rows, or raise `DoesNotApply` if there are none."""
-        if self.population is None:
-            raise DoesNotApply("Nobody colludes, so no rows of the population are known.")
-        return self.population
+        variance = 0.0 if self.noise is None else float(self.n_honest * self.noise.on_products)
+        return self.layout.unpack(self.honest_total, variance)
 
     def require_exact(self) -> None:
         """Raise `DoesNotApply` if the total carries noise."""

@@ -58,20 +58,14 @@ class MembershipScores:
     """Rows of honest participants that the attack reads off the total exactly, with their labels, if it does so."""
 
 
-@dataclass(frozen=True, eq=False)
-class SumView:
-    """The total, the noise of each participant, and the contributions of the colluders."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TotalView:
+    """What an attacker has of any total: the sums, and the contributions and rows of the colluders."""
 
-    layout: SumLayout
-    """The layout of the sums, which is public, like the feature map and the noise."""
-    constant_share: float
-    """c₀ of the feature map."""
     total: Integers
     """The opened total, of shape (size,)."""
     n_contributions: int
     """Number of contributions in the total."""
-    noise: SumNoise | None
-    """The noise of each contribution; None in a study without noise."""
     known: tuple[Integers, ...] = ()
     """The colluders' contributions, including their noise, each of shape (size,)."""
     population: LabelledFeatures | None = None
@@ -85,23 +79,16 @@ class SumView:
         return self.n_contributions - len(self.known)
 
     @property
-    def constant(self) -> float:
-        """The quantised constant feature, which turns exact sums into exact counts."""
-        return math.trunc(math.sqrt(self.constant_share) * self.layout.resolution) / self.layout.resolution
-
-    @cached_property
-    def honest(self) -> Sums:
-        """The sums of honest participants: the total minus the known contributions."""
-        S, T = self.layout.unpack(self.total - sum(self.known, np.zeros_like(self.total)))
-        scales = (0.0, 0.0) if self.noise is None else self.noise.scales(self.layout, self.n_honest)
-        return Sums(S, T, self.constant**2, self.layout.outcome.n_classes, scales)
+    def honest_total(self) -> Integers:
+        """The total minus the known contributions, of shape (size,)."""
+        return np.asarray(self.total - sum(self.known, np.zeros_like(self.total)))
 
     @property
     def candidates(self) -> LabelledFeatures:
         """The candidate rows."""
         if self.asked is None:
             problem = "The view has no candidate rows to score."
-            raise InputError("asked", problem=problem, cure="Pass candidates to `SumSimulation.view`.")
+            raise InputError("asked", problem=problem, cure="Pass candidates to `view` of the simulation.")
         return self.asked
 
     def require_population(self) -> LabelledFeatures:
@@ -111,6 +98,30 @@ class SumView:
         if not len(self.population.features):
             raise DoesNotApply("The colluders have no rows of this class.")
         return self.population
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SumView(TotalView):
+    """The total of sums for one model, over all rows or those of one class."""
+
+    layout: SumLayout
+    """The layout of the sums, which is public, like the feature map and the noise."""
+    constant_share: float
+    """c₀ of the feature map."""
+    noise: SumNoise | None
+    """The noise of each contribution; None in a study without noise."""
+
+    @property
+    def constant(self) -> float:
+        """The quantised constant feature, which turns exact sums into exact counts."""
+        return math.trunc(math.sqrt(self.constant_share) * self.layout.resolution) / self.layout.resolution
+
+    @cached_property
+    def honest(self) -> Sums:
+        """The sums of honest participants: the total minus the known contributions."""
+        S, T = self.layout.unpack(self.honest_total)
+        scales = (0.0, 0.0) if self.noise is None else self.noise.scales(self.layout, self.n_honest)
+        return Sums(S, T, self.constant**2, self.layout.outcome.n_classes, scales)
 
     def class_sums(self) -> Matrix:
         """Return Σφ over the honest rows of each class, of shape (D, n_classes)."""

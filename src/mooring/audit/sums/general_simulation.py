@@ -10,9 +10,8 @@ import numpy as np
 
 from mooring.attacks.sums.pairwise_view import PairwiseView
 from mooring.attacks.sums.view import LabelledFeatures
-from mooring.attacks.view import check_roles
 from mooring.audit.simulation import JointModel
-from mooring.audit.sums.simulation import words_from
+from mooring.audit.sums.simulation import show_total, words_from
 from mooring.learners import Kind, LearnerLike
 from mooring.learners.class_sums import QuadraticModel
 from mooring.learners.fitting import MOST_ALONE
@@ -102,17 +101,8 @@ class PairwiseSimulation:
 
         `asked` are the candidates whose membership attacks score.
         """
-        p = len(self.contributions)
-        check_roles(next((i for i in range(p) if i not in colluders), 0), colluders, p)
-        return PairwiseView(
-            self.layout,
-            np.asarray(np.sum(self.contributions, axis=0)),
-            p,
-            self.noise,
-            tuple(self.contributions[c] for c in colluders),
-            self.members(colluders) if colluders else None,
-            asked,
-        )
+        seen = show_total(self.contributions, self.members, colluders, asked)
+        return PairwiseView(layout=self.layout, noise=self.noise, **seen)
 
     def views(self, colluders: Sequence[int], asked: LabelledFeatures) -> list[tuple[Indices, PairwiseView]]:
         """Return a single view of all candidates, with their positions; see `SumSimulation.views`."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -162,17 +163,11 @@ class SumSimulation:
         if isinstance(layout, ClassLayout):
             problem = "Sums by class have a view for each class."
             raise InputError("view", problem=problem, cure="Use `views`.")
-        p = len(self.contributions)
-        check_roles(next((i for i in range(p) if i not in colluders), 0), colluders, p)
         return SumView(
-            layout,
-            self.feature_map.constant_share,
-            self.total,
-            p,
-            noise if isinstance(noise, SumNoise) else None,
-            tuple(self.contributions[c] for c in colluders),
-            self.members(colluders) if colluders else None,
-            asked,
+            layout=layout,
+            constant_share=self.feature_map.constant_share,
+            noise=noise if isinstance(noise, SumNoise) else None,
+            **show_total(self.contributions, self.members, colluders, asked),
         )
 
     def views(self, colluders: Sequence[int], asked: LabelledFeatures) -> list[tuple[Indices, SumView]]:
@@ -195,14 +190,16 @@ class SumSimulation:
 
             places = np.flatnonzero(asked.outcomes.argmax(axis=1) == k)
             view = SumView(
-                of_class,
-                self.feature_map.constant_share,
-                pad(self.total),
-                len(self.contributions),
-                None if noise is None else SumNoise(noise.on_products, 1),
-                tuple(pad(self.contributions[c]) for c in colluders),
-                None if known is None else known.without_outcomes(np.flatnonzero(known.outcomes.argmax(axis=1) == k)),
-                asked.without_outcomes(places),
+                layout=of_class,
+                constant_share=self.feature_map.constant_share,
+                noise=None if noise is None else SumNoise(noise.on_products, 1),
+                total=pad(self.total),
+                n_contributions=len(self.contributions),
+                known=tuple(pad(self.contributions[c]) for c in colluders),
+                population=None
+                if known is None
+                else known.without_outcomes(np.flatnonzero(known.outcomes.argmax(axis=1) == k)),
+                asked=asked.without_outcomes(places),
             )
             views.append((places, view))
         return views
@@ -216,6 +213,24 @@ class SumSimulation:
         """Return other rows, given in parts, as they would enter the sums."""
         features = np.concatenate([self.feature_map.apply(part) for part in rows])
         return LabelledFeatures.encode(self.layout, features, self.coding.encode(np.concatenate(labels)))
+
+
+def show_total(
+    contributions: Sequence[Integers],
+    members: Callable[[Sequence[int]], LabelledFeatures],
+    colluders: Sequence[int],
+    asked: LabelledFeatures | None,
+) -> dict[str, Any]:
+    """Return the fields of `TotalView` for some colluders; `members` returns the rows of participants."""
+    p = len(contributions)
+    check_roles(next((i for i in range(p) if i not in colluders), 0), colluders, p)
+    return {
+        "total": np.asarray(np.sum(contributions, axis=0)),
+        "n_contributions": p,
+        "known": tuple(contributions[c] for c in colluders),
+        "population": members(colluders) if colluders else None,
+        "asked": asked,
+    }
 
 
 def simulate_sums(
