@@ -73,28 +73,28 @@ class Training(TrainingRecord):
         used = "" if self.rows_used == self.rows else f" ({self.rows_used:,} of them, drawn evenly, were used)"
         return f"Trained {self.learner!r} on {self.rows:,} rows{used}."
 
-    def state_warnings(self) -> list[str]:
-        """Return a sentence on each participant that is left out, or whose number of rows is limited."""
+    def list_findings(self) -> tuple[Finding, ...]:
+        """Return a finding on each participant that is left out, or whose number of rows is limited."""
         losses = dict(self.harmful)
-        reasons = {
-            name: f"its rows make models worse for most of the others, by {self._write_loss(losses[name])} on average"
-            if name in losses
-            else f"models trained on the others' rows do not predict its labels (score: {left_out_score}), as if its rows "
-            "were aligned wrongly or its labels were false"
-            for name, left_out_score in self.left_out
-        }
-        return [
-            *(
-                f"Left out {name}: {reason}. Ask how its upload was made. It still gets its map and the model."
-                for name, reason in reasons.items()
-            ),
-            *(
-                f"Of {name}'s rows, {count:,} drawn at random were used: the study's weight_limit allows no more, so that "
-                "nobody decides by its number of rows. A larger limit would use more of them, and would let "
+        findings = []
+        for name, score in self.left_out:
+            kind = "harmful" if name in losses else "left out"
+            reason = (
+                f"its rows make models worse for most of the others, by {self._write_loss(losses[name])} on average"
+                if name in losses
+                else f"models trained on the others' rows do not predict its labels (score: {score}), as if its rows "
+                "were aligned wrongly or its labels were false"
+            )
+            words = f"Left out {name}: {reason}. Ask how its upload was made. It still gets its map and the model."
+            findings.append(Finding(kind, words, (name,)))
+        for name, count in self.limited:
+            words = (
+                f"Only {count:,} rows of {name}, drawn at random, were used: the study's weight_limit allows no more, so "
+                "that nobody decides by its number of rows. A larger limit would use more of them, and would let "
                 f"{name} do more harm if its rows were false."
-                for name, count in self.limited
-            ),
-        ]
+            )
+            findings.append(Finding("limited", words, (name,)))
+        return tuple(findings)
 
     def _write_score(self, participant: Score) -> str:
         """Return a score as text, with its metric if that differs from the metric of all rows."""
@@ -129,22 +129,3 @@ class Training(TrainingRecord):
 
     def _repr_html_(self) -> str:
         return render_html(str(self), *self.state_warnings(), *self.state_scores(), tables=[self.list_scores()])
-
-    def list_findings(self) -> tuple[Finding, ...]:
-        """Return findings on who was left out of the training."""
-        names, harmful = tuple(name for name, _ in self.left_out), tuple(name for name, _ in self.harmful)
-        disagreeing = tuple(name for name in names if name not in harmful)
-        findings = []
-        if disagreeing:
-            listed = ", ".join(disagreeing)
-            words = f"Left out of the training, because models of the others do not predict their labels: {listed}."
-            findings.append(Finding("left out", words, disagreeing))
-        if harmful:
-            listed = ", ".join(harmful)
-            words = f"Left out of the training, because their rows make models worse for most of the others: {listed}."
-            findings.append(Finding("harmful", words, harmful))
-        if self.limited:
-            limited = tuple(name for name, _ in self.limited)
-            words = f"Only a part of the rows was used, as the study's weight_limit says: {', '.join(limited)}."
-            findings.append(Finding("limited", words, limited))
-        return tuple(findings)

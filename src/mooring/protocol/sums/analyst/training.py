@@ -79,12 +79,19 @@ class SumTraining(TrainingRecord):
 
     def list_findings(self) -> tuple[Finding, ...]:
         """Return findings on shares that do not fit, on an implausible total, and on shares that could not be checked."""
-        wrong = [
-            Finding("wrong share", f"The share of {name} did not fit the others'.", (name,)) for name in self.wrong
+        findings = [
+            Finding("wrong share", f"Left out the share of {name}: it does not fit the others'.", (name,))
+            for name in self.wrong
         ]
-        unchecked = "There were no more shares than the threshold, so a wrong share would have gone unnoticed."
-        one_class = [Finding("one class", self._state_only_class())] if self.only_class and self.n_classes > 1 else []
-        return *wrong, *one_class, *(() if self.checked else (Finding("unchecked shares", unchecked),))
+        if self.only_class and self.n_classes > 1:
+            findings.append(Finding("one class", self._state_only_class()))
+        if not self.checked:
+            words = (
+                "There were no more shares than the threshold, so a wrong share would have gone unnoticed. To notice one, a "
+                "study needs more combiners than its threshold."
+            )
+            findings.append(Finding("unchecked shares", words))
+        return tuple(findings)
 
     def _state_only_class(self) -> str:
         return (
@@ -102,16 +109,6 @@ class SumTraining(TrainingRecord):
         n = len(self.contributors)
         what = f"Trained {self.learner!r} to predict {self.outcome!r}"
         return f"{what} on sums over about {self.rows:,} rows of {n} participants, {guarantee}."
-
-    def state_warnings(self) -> list[str]:
-        """Return a sentence on each share that does not fit, on each remark, and on shares that could not be checked."""
-        lines = [f"Left out the share of {name}: it does not fit the others'." for name in self.wrong]
-        unchecked = (
-            "There were no more shares than the threshold, so a wrong share would have gone unnoticed. To "
-            "notice one, a study needs more combiners than its threshold."
-        )
-        lines += [self._state_only_class()] if self.only_class and self.n_classes > 1 else []
-        return [*lines, *(() if self.checked else (unchecked,))]
 
     def _repr_html_(self) -> str:
         return render_html(str(self), *self.state_warnings())
