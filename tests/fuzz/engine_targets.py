@@ -39,7 +39,7 @@ from mooring.engines.flare.server_workflow import RESULTS, ServerWorkflow, answe
 from mooring.engines.flare.settings import ServerSettings, SiteSettings
 from mooring.errors import MooringError
 from mooring.protocol.messages.model import MODEL_FILE
-from mooring.protocol.messages.study_file import render_study
+from mooring.protocol.messages.study_text import render_study
 from mooring.protocol.rotation.analyst.alignment_state import AlignmentState
 from mooring.protocol.rotation.analyst.collaboration_matrix import (
     PartFacts,

@@ -28,7 +28,8 @@ from mooring.protocol.messages.model import MODEL_FILE
 from mooring.protocol.messages.public_file import public_file_name
 from mooring.protocol.messages.result import read_delivered_model
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.study_file import parse_study, render_study
+from mooring.protocol.messages.study_file import parse_study
+from mooring.protocol.messages.study_text import render_study
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.results import Consent
 from mooring.protocol.rotation.analyst.alignment import align_bundles

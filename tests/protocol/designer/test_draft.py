@@ -13,7 +13,8 @@ from mooring.errors import InputError, RefusedError
 from mooring.protocol.designer.draft import DeclaredColumns, DraftSettings, count_open_entries, draft_study, infer_kinds
 from mooring.protocol.designer.revision import enrol_cards, project_study, write_roster
 from mooring.protocol.messages.study import Study, draw_nonce
-from mooring.protocol.messages.study_file import parse_study, render_study
+from mooring.protocol.messages.study_file import parse_study
+from mooring.protocol.messages.study_text import render_study
 from mooring.protocol.rotation.scheme import study_projection
 from mooring.tables.schema import Label
 from tests.protocol.support import AGREED, ENROLLED, message, write_member_card

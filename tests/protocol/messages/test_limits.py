@@ -26,7 +26,8 @@ from mooring.protocol.messages.signed_file import (
     require_header,
 )
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.study_file import parse_study, read_plain, render_study, render_value
+from mooring.protocol.messages.study_file import parse_study, read_plain
+from mooring.protocol.messages.study_text import render_study, render_value
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.rotation.anchor import most_anchor_bytes
 from mooring.protocol.rotation.bundle import bound_norm, bound_row, bound_singular_values, verify_bundle

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from mooring.errors import InputError, MooringError, StorageError
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.study_file import parse_study, render_study
+from mooring.protocol.messages.study_file import parse_study
+from mooring.protocol.messages.study_text import render_study
 from mooring.tables.files import require_different
 from mooring.tables.schema import Column, Label, can_be_shown
 from tests.keys import fixed_key, keyed_member

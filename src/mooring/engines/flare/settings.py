@@ -16,7 +16,7 @@ from pydantic import Field
 from mooring.atomic_io import write_atomically
 from mooring.errors import InputError, StorageError
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.study_file import render_value
+from mooring.protocol.messages.study_text import render_value
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.storage.vault import Vault
 from mooring.serialization import Count, Record, read_entries

@@ -21,7 +21,8 @@ from mooring.mechanisms.settings import MechanismSettings
 from mooring.protocol.forecast import StudyForecast
 from mooring.protocol.messages.card import require_name
 from mooring.protocol.messages.study import Study, draw_nonce
-from mooring.protocol.messages.study_file import FORMAT, TODO, parse_study, render_study
+from mooring.protocol.messages.study_file import FORMAT, parse_study
+from mooring.protocol.messages.study_text import TODO, render_study
 from mooring.protocol.registry import exchange_of, get_exchange
 from mooring.tables.cells import describe_type, holds_words, is_number
 from mooring.tables.files import OpenTable, open_table

@@ -21,13 +21,8 @@ from mooring.errors import InputError
 from mooring.protocol.designer.draft import DeclaredColumns, recognise_columns, require_header
 from mooring.protocol.designer.personal_text import find_personal
 from mooring.protocol.messages.card import require_name
-from mooring.protocol.messages.study_file import (
-    declared_columns,
-    parse_study,
-    read_text,
-    render_declaration,
-    render_table,
-)
+from mooring.protocol.messages.study_file import declared_columns, parse_study, read_text
+from mooring.protocol.messages.study_text import render_declaration, render_table
 from mooring.tables.cells import encode_distinct, is_whole, word_places
 from mooring.tables.files import open_table
 from mooring.tables.inference import (

@@ -15,7 +15,8 @@ from mooring.errors import InputError
 from mooring.protocol.messages.card import Member, Role, read_card, spend_combining_key
 from mooring.protocol.messages.public_file import public_file_name
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.study_file import parse_study, read_plain, read_text, render_member
+from mooring.protocol.messages.study_file import parse_study, read_plain, read_text
+from mooring.protocol.messages.study_text import render_member
 from mooring.protocol.registry import get_exchange
 from mooring.tables.encoder import encoded_batches
 from mooring.typing import Progress

@@ -19,14 +19,8 @@ from mooring.mechanisms.rotation import settings as _rotation  # noqa: F401  (st
 from mooring.mechanisms.settings import MechanismSettings
 from mooring.mechanisms.sums import settings as _sums  # noqa: F401  (and this one)
 from mooring.protocol.messages.card import CARD_CURE, Member, require_name, shorten_digest
-from mooring.protocol.messages.study_file import (
-    FORMAT,
-    RangeSource,
-    read_plain,
-    render_study,
-    require_size,
-    study_entries,
-)
+from mooring.protocol.messages.study_file import FORMAT, RangeSource, read_plain, require_size, study_entries
+from mooring.protocol.messages.study_text import render_study
 from mooring.tables.schema import Column, Label, Schema, find_repeated
 
 _DECLARED = RangeSource()

@@ -1,13 +1,11 @@
-"""A study's file: TOML that people read, with the same meaning whatever its layout."""
+"""Reading of a study's file: TOML that people write, with the same meaning whatever its layout."""
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,47 +24,7 @@ _CURE = "Correct the study's file."
 _MOST_BYTES = 2**20
 _MOST_ENTRIES = 90_000  # by signs that begin or end one
 _LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){16}""")
-TODO = "# TODO:"
-"""Marks the lines of a draft that are still open."""
-_OPEN = {
-    "range": f"[]  {TODO} the lowest and highest value that can be, for example [0, 120]; of words: kind and categories",
-    "days": f'[]  {TODO} the first and last day that can be, for example ["2000-01-01", "2026-12-31"]',
-    "at": f'""  {TODO} a public day at which ages are counted, for example "2026-01-01"',
-    "categories": f'[]  {TODO} every word that can stand there, for example ["female", "male"]',
-    "classes": f'[]  {TODO} every class, for example ["no", "yes"]',
-}
-_HEAD = """\
-# A study of mooring: everybody who takes part holds this file, and nothing in it is secret.
-# Compare its fingerprint by telephone before you share: mooring study show --study FILE
-"""
-_ROWS = """\
-# missing_words stand for a missing value in every column, besides "?", "NA", "NaN", "null" and nothing at all.
-# ids name rows: they are never shared, and appear beside predictions.
-# A participant with fewer rows of a class than smallest_class (but some) does not share.
-"""
-_LIMITS = "# What attacks on an upload ('mooring check') and on the model ('mooring deliver') may find.\n"
-_NO_LIMITS = """
-# [limits] may state what attacks find at most: of an upload ('mooring check'), uploads = ["error at least 0.5"] or, of sums,
-# ["epsilon at most 1"]; of the model ('mooring deliver'), model = "membership at most 5 %".
-"""
-_RANGES = """\
-# Columns whose ranges or categories were taken from the sites' rows. Take a column out once you have replaced its range or
-# categories by what is publicly known to be possible, or let a person confirm that all of them are public:
-# confirmed = "NAME: REASON". Until then, secure sums carry no guarantee, since it assumes that ranges are public.
-"""
 _MOST_NAMED = 10
-_LABEL = """\
-# What is predicted: kind = "classes" with their names, "number" with a range, or "none". {}.
-"""
-_COLUMNS = """\
-# Columns, in the order of the encoded rows. Ranges and categories follow from what a column means, not from anybody's
-# data. missing = "refuse", "fill" (the middle) or "indicate" (and a further column tells); outside = "refuse" or "clip".
-# missing_words of a column count there only. kind = "date" has a range of days, ["2000-01-01", "2026-12-31"]; kind = "age"
-# is a date of birth, taken as the age in years at a public day: at = "2026-01-01", range = [0, 110].
-"""
-_ROSTER = """\
-# Who takes part, by public keys: from the cards that 'mooring join' writes, entered by 'mooring study enrol'.
-"""
 
 
 def read_plain(path: Path) -> dict[str, Any]:
@@ -105,105 +63,6 @@ def require_size(text: str) -> None:
         raise InputError("study", expected=f"at most {_MOST_ENTRIES} entries", got="more entries", cure=cure)
 
 
-def render_study(
-    plain: Mapping[str, Any], *, above: str = "", below: str = "", remarks: Mapping[str, str] | None = None
-) -> str:
-    """Return the values of `Study.as_dict` as commented TOML, which `Study.read` reads as the same study.
-
-    In a draft, open ranges, categories and classes are empty lists. `above` and `below` are comments around the entries
-    of [mechanism]; `remarks` are comments on columns, by name.
-    """
-    remarks = remarks or {}
-    mechanism = MechanismSettings.get_kind(plain["mechanism"]["name"])
-    parts = [
-        _HEAD,
-        render_table({key: plain[key] for key in ("format", "name", "nonce")}),
-        f"\n[mechanism]\n{mechanism.remark}{above}",
-        render_table(plain["mechanism"]) + below,
-        f"\n[rows]\n{_ROWS}",
-        render_table(plain["rows"]),
-        "\n[label]\n" + _LABEL.format("The analyst sees it" if mechanism.shows_labels else "It is not shared"),
-        *[f"# {remarks[name]}\n" for name in [plain["label"].get("column", "")] if name in remarks],
-        render_declaration(plain["label"]),
-        *([f"\n[limits]\n{_LIMITS}", render_table(plain["limits"])] if "limits" in plain else [_NO_LIMITS]),
-        *([f"\n[ranges]\n{_RANGES}", render_table(plain["ranges"])] if "ranges" in plain else []),
-        f"\n{_COLUMNS}",
-    ]
-    for _, alike in groupby(enumerate(plain["columns"]), key=_likeness):
-        group = [column for _, column in alike]
-        names = {"names": [column["name"] for column in group]} if len(group) > 1 else {"name": group[0]["name"]}
-        comments = [f"# {column['name']}: {remarks[column['name']]}\n" for column in group if column["name"] in remarks]
-        parts += ["\n[[columns]]\n", *comments, render_declaration(names | _without_name(group[0]))]
-    parts.append(f"\n{_ROSTER}")
-    parts += [render_member("[[participants]]", member) for member in plain["participants"]]
-    parts += [render_member("[[helpers]]", member) for member in plain.get("helpers", ())]
-    if "analyst" in plain:
-        parts.append(render_member("[analyst]", plain["analyst"]))
-    return "".join(parts)
-
-
-def _likeness(numbered: tuple[int, Mapping[str, Any]]) -> tuple[int, dict[str, Any]]:
-    """Return what columns that share an entry have in common; a column with an open entry shares none."""
-    place, column = numbered
-    return (place if [] in column.values() else -1), _without_name(column)
-
-
-def _without_name(column: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in column.items() if key != "name"}
-
-
-def render_declaration(table: Mapping[str, Any]) -> str:
-    """Return the entries of a column or of the label as text, with open entries marked."""
-    is_date = table.get("kind") == "date"
-    open_entries = _OPEN | ({"range": _OPEN["days"]} if is_date else {})
-    return "".join(
-        f"{key} = {open_entries[key] if value == [] else render_value(value)}\n" for key, value in table.items()
-    )
-
-
-def render_member(header: str, member: Mapping[str, str]) -> str:
-    """Return a member's entry in the roster as text."""
-    return f"\n{header}\n{render_table(member)}"
-
-
-def render_table(table: Mapping[str, Any]) -> str:
-    """Return the entries of a table, one per line."""
-    return "".join(f"{key} = {render_value(value)}\n" for key, value in table.items())
-
-
-def render_value(value: Any) -> str:
-    r"""Return a value as TOML; a long list is wrapped.
-
-    Examples
-    --------
-    >>> render_value(["a", 'b"c']), render_value([0.0, 0.5]), render_value(3)
-    ('["a", "b\\"c"]', '[0, 0.5]', '3')
-    """
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, float):
-        return str(int(value)) if value.is_integer() and abs(value) < 1e15 and str(value) != "-0.0" else repr(value)
-    if isinstance(value, list):
-        words = [render_value(entry) for entry in value]
-        line = f"[{', '.join(words)}]"
-        if len(line) <= 100:
-            return line
-        return "[\n" + "".join(f"    {word},\n" for word in _wrap(words)) + "]"
-    return str(int(value))
-
-
-def _wrap(words: Sequence[str]) -> list[str]:
-    """Return the items of a list in lines of up to a hundred characters, each line without its last comma."""
-    lines, line = [], ""
-    for word in words:
-        if line and len(line) + len(word) > 100:
-            lines.append(line)
-            line = ""
-        line += f", {word}" if line else word
-    return [*lines, line]
-
-
-@dataclass(frozen=True)
 class _Rows(Record):
     """The table [rows]."""
 

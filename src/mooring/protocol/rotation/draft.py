@@ -14,7 +14,7 @@ from mooring.mechanisms.rotation.methods import get_method
 from mooring.mechanisms.rotation.projection import public_svd_projection
 from mooring.protocol.exchange_types import MechanismDraft, PublicFile
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.study_file import TODO
+from mooring.protocol.messages.study_text import TODO
 from mooring.protocol.participant.contrast import ANCHOR_NOISE, DATA_NOISE, WIDEST_WITHOUT_PROJECTION
 from mooring.protocol.rotation.scheme import rotation_of
 from mooring.typing import Matrix
