@@ -8,7 +8,7 @@ mean and covariance unknown, then the likelihood of (O, Ψ) with these nuisances
 
 where C_k is the covariance of both sides' rows of class k together, after the target's rows are mapped back. Every class
 mean and covariance is thereby weighted by its sampling variance, and no weight is chosen by hand. C_k is shrunk to the
-mean over classes, and that to a multiple of I, more strongly if there are fewer rows.
+mean over classes, which is shrunk to a multiple of I; both are shrunk more strongly if there are fewer rows.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ remembered s, y, u as columns; γ = sᵀy / yᵀu of the newest pair; R_ij = s_i
 
     H g = γ H₀ g + S R⁻ᵀ (D a + γ YᵀU a − γ Uᵀg) − γ U a,   a = R⁻¹ Sᵀg     (Byrd, Nocedal and Schnabel 1994).
 
-R is triangular in the order of time: a new pair adds a column to R⁻¹, and the oldest one takes its row and column with it,
-so no system is ever solved. Sᵀg and Uᵀg follow from Sᵀy and Uᵀy. An iteration takes two passes over the memory, whatever
-its length. Small arrays are on the device of the vectors, so that the host need not wait for it, or on the host, which is
-faster if it waits anyway.
+R is triangular in the order of time: a new pair adds a column to R⁻¹, and dropping the oldest pair removes a row and a
+column, so that no system is ever solved. Sᵀg and Uᵀg follow from Sᵀy and Uᵀy. An iteration takes two passes over the
+memory, whatever its length. Small arrays are on the device of the vectors, so that the host need not wait for it, or on
+the host, which is faster if it waits anyway.
 """
 
 from __future__ import annotations

@@ -24,9 +24,9 @@ class Measure:
     risk: str
     """A name in `RISKS`."""
     title: str
-    """Its name in a table."""
+    """The measure's name in a table."""
     explanation: str
-    """What it counts, for a table."""
+    """What the measure counts, in a few words for a table."""
     clause: str
     """What an attack achieves by it, with places for {attack}, {figure}, {n} (rows) and {name} (of a column or value)."""
     limit: str = ""
@@ -104,7 +104,7 @@ MEASURES = {
     "exposed_value": Measure(
         "Singling out",
         "most exposed value",
-        "share of its carriers among as many rows that rank first",
+        "share of the rows with this value among equally many rows that rank first",
         "'{attack}' finds {figure} of the {n} {name}",
     ),
     "exposed_row": Measure(

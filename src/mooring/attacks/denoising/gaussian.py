@@ -41,7 +41,7 @@ class Population:
     covariances: Array
     """Covariance of each class, of shape (K, h, h)."""
     counts: Counts
-    """Number of noiseless rows that would determine each mean as well, of shape (K,); at least 1."""
+    """Number of rows without noise that would determine each mean equally well, of shape (K,); at least 1."""
 
     def transformed_by(self, symmetric: Array) -> Population:
         """Return the population of rows multiplied by a symmetric matrix."""
@@ -141,7 +141,7 @@ def class_priors(population: ClassMoments, noise_variance: float) -> Population:
 
 
 def _prior(population: ClassMoments, *, noise_variance: float) -> Array:
-    """Return the covariance of each class, and last of all classes together, without the noise and shrunk to their mean.
+    """Return the covariance of each class and, last, of all classes together: without the noise, and shrunk to their mean.
 
     The mean of a class with few rows is itself uncertain, which adds 1/n_k of the covariance.
     """
@@ -174,10 +174,10 @@ def _without_noise(covariances: Array, variance: float) -> Array:
 def fit_to_noisy_rows(known: ClassMoments, noisy: ClassMoments, noise_variance: float) -> Population:
     """Return the mean and covariance of every class, from known rows and rows with noise.
 
-    Covariances maximise the likelihood of both (expectation maximisation), shrunk to their mean over classes, and that to
-    a multiple of the identity. Rows with noise are thereby weighted by their information in each direction. Subtracting
-    the noise variance from their covariance instead would give them full weight, and small variances would be dominated
-    by chance.
+    Covariances maximise the likelihood of both (expectation maximisation). They are shrunk to their mean over classes, which
+    is shrunk to a multiple of the identity. Rows with noise are thereby weighted by their information in each direction.
+    Subtracting the noise variance from their covariance instead would give them full weight, and small variances would
+    be dominated by chance.
     """
     xp = namespace_of(known.means)
     both = known.merged(noisy)

@@ -1,8 +1,8 @@
 """Table 1: counts and shares of categories, means and standard deviations of numbers, for all rows or by group.
 
-Counts, means and, over all rows, standard deviations are those of the rows, apart from noise. The standard deviation of a
-number in a group uses the mean over all rows of what hat functions add to squares, so that it is approximate and has no
-interval.
+Apart from noise, counts and means are exactly those of the rows, and so are standard deviations over all rows. Squares
+are read through hat functions, which add something to them. In a group, the mean of this addition over all rows is
+subtracted, so that the standard deviation is approximate and has no interval.
 """
 
 from __future__ import annotations

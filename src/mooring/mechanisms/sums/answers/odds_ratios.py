@@ -1,4 +1,4 @@
-"""Odds ratios: a logistic regression whose sums come from the total where they can, and from a mixture where they must.
+"""Odds ratios: a logistic regression, whose sums come from the total or, where it has none, from a mixture fitted to it.
 
 Legend: z the row of terms, y the outcome of zeros and ones, β the coefficients, η = zᵀβ, p the logistic function; G = Σ zzᵀ
 and b = Σ zy from the total; E_m the mean over rows of a mixture that is fitted to the total; Λ the precision of a normal
@@ -9,8 +9,9 @@ Maximum likelihood solves Σ z (y − p(η)) = 0. With p(η) = a + cη + r(η), 
     b − G(a e₁ + cβ) − n E_m[z r(η)] − Λβ = 0
     H = n E_m[p(1 − p)zzᵀ] + c (G − n E_m[zzᵀ]) + Λ,        Cov β = H⁻¹ (H + N) H⁻¹,
 
-N being the noise of b − G(a e₁ + cβ). A mixture knows pairs of columns only, so that β has a bias. It is measured by doing
-the same to the mixture itself, whose solution is known: where the bias exceeds half a standard error, the answer is refused.
+N being the noise of b − G(a e₁ + cβ). A mixture knows pairs of columns only, so that β has a bias. The bias is measured by
+solving the same equations for rows of the mixture, whose solution is known. If it exceeds half a standard error, the answer
+is refused.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ def estimate_odds_ratios(total: PairwiseTotal, formula: str) -> OddsRatios:
         name = f"{term.term}: {term.level}" if term.level else term.term
         problem = (
             f"Sums of pairs of columns do not determine these odds ratios well enough: the bias of {name} is about "
-            f"{abs(bias[worst]):.1f} standard errors, and {_MOST_BIAS:g} is the most that intervals bear."
+            f"{abs(bias[worst]):.1f} standard errors, and intervals allow for {_MOST_BIAS:g} at most."
         )
         cure = "Use fewer terms, or the linear regression, whose coefficients are differences of probability."
         raise InputError("formula", problem=problem, cure=cure)
@@ -202,7 +203,7 @@ def _solve(equations: NormalEquations, z: Matrix) -> tuple[Vector, Matrix]:
 
 
 def _measure_bias(mixture: Mixture, design: Design, n_rows: float) -> Vector:
-    """Return what the method makes of the total of rows of the mixture, less the solution for these rows themselves."""
+    """Return the estimate from a total of rows drawn from the mixture, minus the solution for these rows themselves."""
     places = mixture.draw_places(_N_ROWS, np.random.default_rng(_SEED + 1))
     total = mixture.sum_places(places, n_rows)
     equations, again = read_normal_equations(total, design), fit_mixture(total)

@@ -209,7 +209,7 @@ def quantise_places(
 
 
 def _numbers_of(levels: Levels, place: int, rows: Matrix, labels: Labels | None) -> Matrix:
-    """Return the entries of a column of numbers in encoded rows; of a label, its numbers from −1 to 1."""
+    """Return the entries of a column of numbers in encoded rows or, for a label, its numbers scaled to −1 to 1."""
     if place >= 0:
         return rows[:, place : place + 1 + levels.has_missing]
     middle, half = (levels.low + levels.high) / 2, (levels.high - levels.low) / 2
@@ -217,7 +217,7 @@ def _numbers_of(levels: Levels, place: int, rows: Matrix, labels: Labels | None)
 
 
 def round_at_random(values: Vector, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Return integers with these expectations; what is an integer up to rounding errors stays that integer."""
+    """Return random integers with these expectations; a value that is an integer up to rounding errors is not changed."""
     nearest = np.rint(values)
     drawn = rng.random(len(values))
     drawn += values

@@ -280,7 +280,7 @@ def read_space(folder: Path, study: Study) -> AlignmentState:
 
 
 def decode_record(text: npt.NDArray[Any], n_participants: int) -> AlignmentRecord:
-    """Read the record of an alignment of so many participants."""
+    """Read the record of an alignment of `n_participants`; any other record is refused as damaged."""
     try:
         record = AlignmentRecord.from_json(text.tobytes())
     except InputError:

@@ -18,8 +18,8 @@ from mooring.protocol.transport.inbox import fetch_files, list_versions
 from mooring.protocol.transport.transfer import send_file
 
 SECONDS = 60.0
-"""Seconds between two looks of a waiting combiner."""
-_FINAL = (KEY, "a second list")  # errors that time does not mend
+"""Seconds after which a waiting combiner looks for new files again."""
+_FINAL = (KEY, "a second list")  # errors that waiting does not resolve
 
 
 @dataclass(frozen=True)
