@@ -2,8 +2,8 @@
 
 Designers draft a study (`Drafting`), participants check and share rows and use results (`Participation`), the analyst
 gathers contributions and trains (`Analysis`), and pages describe the study (`Presentation`). Attacks on the participants'
-rows are apart (`Assessment`), because loading them takes a second. Members with a body are defaults: a mechanism implements
-only what differs, and a member may be a function that exists already (`share = staticmethod(share_rows)`).
+rows are kept apart (`Assessment`), because loading them takes a second. Members with a body are defaults: a mechanism
+implements only what differs, and a member may be a function that exists already (`share = staticmethod(share_rows)`).
 `mooring.protocol.registry` knows which exchange belongs to a study.
 """
 

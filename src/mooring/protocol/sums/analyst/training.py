@@ -55,7 +55,7 @@ class SumTraining(TrainingRecord):
     participants: tuple[tuple[str, Score], ...] = ()
     alone: tuple[tuple[str, Score], ...] = ()
     gain: Gain | None = None
-    """Nothing: the analyst has no rows to score the model on."""
+    """`score`, `participants`, `alone` and `gain` stay empty, since the analyst has no rows to score the model on."""
     study: str = ""
     made_from: str = ""
     """Digests of the study, and of the closing list."""
