@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from mooring.errors import InputError
+from mooring.protocol.step import split_words
 
 if TYPE_CHECKING:
     from mooring.protocol.analyst.role import Engine
@@ -282,14 +283,9 @@ def parse_named_words(text: str) -> tuple[str, list[str]]:
     ('sex', ['female', 'male'])
     """
     name, equals, words = text.partition("=")
-    if not (equals and name and parse_words(words)):
+    if not (equals and name and split_words(words)):
         raise InputError("--category", expected="NAME=WORD,WORD", got=repr(text), cure="For example sex=female,male.")
-    return name, parse_words(words)
-
-
-def parse_words(text: str) -> list[str]:
-    """Read words that are separated by commas."""
-    return [word.strip() for word in text.split(",") if word.strip()]
+    return name, split_words(words)
 
 
 def parse_shape(text: str | None) -> tuple[int, ...]:

@@ -34,10 +34,10 @@ from mooring.cli.options import (
     parse_pair,
     parse_range,
     parse_shape,
-    parse_words,
 )
 from mooring.cli.study_header import header, merge
 from mooring.errors import InputError
+from mooring.protocol.step import split_words
 
 if TYPE_CHECKING:
     from mooring.protocol.messages.study import Study
@@ -179,7 +179,7 @@ def init(
         ranges=dict(parse_named_range(entry) for entry in range or ()),
         all_ranges=None if all_ranges is None else parse_range(all_ranges),
         categories=dict(parse_named_words(entry) for entry in category or ()),
-        classes=parse_words(classes),
+        classes=split_words(classes),
         label_range=None if label_range is None else parse_range(label_range),
         ids=id or (),
         dates={name: (days[:10], days[11:]) for name, days in (parse_pair("--date", entry) for entry in date or ())},

@@ -26,7 +26,7 @@ from mooring.protocol.designer.draft import (
 )
 from mooring.protocol.designer.header import HEADER_SUFFIX, Header, read_header
 from mooring.protocol.registry import get_exchange, list_own_steps
-from mooring.protocol.step import TABLES
+from mooring.protocol.step import TABLES, split_words
 from mooring.protocol.workspace import Workspace
 from mooring.tables.files import open_table
 from mooring.tables.schema import Column
@@ -68,15 +68,13 @@ def _number(text: str) -> float:
     return value
 
 
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
 ENTRIES = (
     Entry("epsilon", "ε, the privacy loss", "smaller is more private; a usual value is 1", _number),
     Entry("delta", "δ", "far below 1 divided by the number of all rows; 0.00001 if empty", _number, is_rare=True),
     Entry("expected_rows", "Rows of all participants together", "about how many; for the forecast", int),
-    Entry("questions", "What the total must answer", "model, tables, regression, survival; model if empty", _words),
+    Entry(
+        "questions", "What the total must answer", "model, tables, regression, survival; model if empty", split_words
+    ),
     Entry("survival_time", "Column of times, for survival", "", str, is_rare=True),
     Entry("survival_event", "Column that tells whether the event occurred", "", str, is_rare=True),
     Entry("survival_occurred", "The word for an event that occurred", "", str, is_rare=True),
@@ -84,7 +82,7 @@ ENTRIES = (
         "survival_edges",
         "Ends of the intervals of time",
         "0, 12, 24",
-        lambda text: [*map(_number, _words(text))],
+        lambda text: [*map(_number, split_words(text))],
         is_rare=True,
     ),
     Entry(
@@ -224,7 +222,7 @@ class DraftForm:
                         "Give the lowest and the highest possible value as numbers, not those of your rows."
                     )
             elif column.kind in ("category", "classes"):
-                categories[column.name] = _words(column.words)
+                categories[column.name] = split_words(column.words)
                 if len(categories[column.name]) < 2:
                     column.mistake = "List two words or more, between commas: every word that can stand there."
             elif column.kind == "date":

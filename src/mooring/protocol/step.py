@@ -123,7 +123,7 @@ class Question:
             return workspace.root / self.default
         entries = [entry for entry in texts if entry]
         if self.kind == "many" and not self.is_list:
-            entries = [name.strip() for entry in entries for name in entry.split(",") if name.strip()]
+            entries = [word for entry in entries for word in split_words(entry)]
         label = self.word(workspace)
         if not entries and not self.is_optional:
             raise InputError(label, problem=f"'{label}' has no answer.", cure="Fill it in.")
@@ -165,6 +165,11 @@ class Question:
         if any(choice.flag for choice in chosen.values()):
             return [chosen[word].flag for word in words if chosen[word].flag]
         return [part for word in words for part in ((self.option, word) if self.option else (word,))]
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text that are separated by commas."""
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def _list_parts(answer: Value) -> Sequence[Any]:

@@ -228,6 +228,17 @@ def infer_kinds(data: TableSource) -> dict[str, LikelyKind]:
     return kinds
 
 
+def to_snake_case(name: str) -> str:
+    """Return a column's name in lower case, with an underscore between its words.
+
+    Examples
+    --------
+    >>> to_snake_case("PatientID"), to_snake_case("date of-birth")
+    ('patient_id', 'date_of_birth')
+    """
+    return re.sub(r"[^a-z0-9]+", "_", re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower())
+
+
 def recognise_columns(table: OpenTable, known: DeclaredColumns, apart: Collection[str] = ()) -> dict[str, str]:
     """Return the columns that are not plain numbers by their name, their type in Parquet or their inferred kind.
 
@@ -236,7 +247,7 @@ def recognise_columns(table: OpenTable, known: DeclaredColumns, apart: Collectio
     """
     recognised, settled = {}, known.names.union(apart)
     for name in (name for name in table.names if name not in settled):
-        word = re.sub(r"[^a-z0-9]+", "_", re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower())
+        word = to_snake_case(name)
         kind = next((kind for kind, pattern in _NAMES.items() if re.search(pattern, word)), "")
         inferred = known.kinds.get(name, "")
         kind = "" if inferred == "number" and kind != "id" else kind or inferred

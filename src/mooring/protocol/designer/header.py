@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.errors import InputError
-from mooring.protocol.designer.draft import DeclaredColumns, recognise_columns, require_header
+from mooring.protocol.designer.draft import DeclaredColumns, recognise_columns, require_header, to_snake_case
 from mooring.protocol.designer.personal_text import find_personal
 from mooring.protocol.messages.card import require_name
 from mooring.protocol.messages.study_file import declared_columns, parse_study, read_text
@@ -168,8 +168,7 @@ def infer_header(
 def _find_person_column(columns: Collection[str], kinds: Mapping[str, str]) -> str:
     """Return the column that names persons, by its name; a table without one is refused."""
     for name in columns:
-        word = re.sub(r"[^a-z0-9]+", "_", re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower())
-        if kinds.get(name) == "id" and _PERSON.search(word):
+        if kinds.get(name) == "id" and _PERSON.search(to_snake_case(name)):
             return name
     raise InputError(
         "--person",
