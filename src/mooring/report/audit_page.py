@@ -55,7 +55,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Person:
-    """A row of a table in words; columns in which the attack did best, where there are many."""
+    """A row of a table in words. Of many columns, it has only those in which the attack did best."""
 
     number: int | None
     cells: tuple[Cell, ...]
@@ -83,7 +83,7 @@ class AuditSection:
     result: AuditResult
     plan: Plan | None = None
     detailed_point: PointResult | None = None
-    """The point to show in detail. If None: the chosen one or, without one, the one that hides rows least but hides them."""
+    """The point to show in detail; None for the chosen point or, without one, the point with the least error above zero."""
 
     measures = MEASURES
     questions = RISKS
@@ -244,7 +244,7 @@ class AuditSection:
 
     @property
     def compared(self) -> list[MechanismLine]:
-        """Every mechanism that the audit simulated, beside each other."""
+        """The mechanisms that the audit simulated, side by side."""
         return compare_mechanisms(self.result)
 
     @property
@@ -258,7 +258,7 @@ class AuditSection:
         return attacks_on(SumView)
 
     def write_odds(self, point: PointResult) -> str:
-        """By what a test for a row multiplies the odds that it is in the data, at most; empty without a guarantee."""
+        """The largest factor by which a test can change the odds that a row is in the data; empty without a guarantee."""
         if point.point.promise is None:
             return ""
         odds = bound_odds(*point.point.promise)
@@ -333,7 +333,7 @@ def _pick_cells(number: int | None, cells: Sequence[Cell]) -> Person:
 
 
 def _least_protected_that_hides_something(result: AuditResult) -> PointResult | None:
-    """The point with the least error above zero; else the least."""
+    """Return the point with the least error above zero or, if there is none, the first; None if no attack was run."""
     known = [(point, worst[1].value) for point in order_points(result) if (worst := point.worst()) is not None]
     hiding = [(point, value) for point, value in known if value > 1e-6]
     return next((point for point, _ in hiding or known), None)

@@ -23,7 +23,7 @@ from mooring.typing import Vector
 
 Entry = TypeVar("Entry", bound=np.generic)
 MISSING_VALUE = -(2.0**1000)
-"""Stands for a missing cell in a record's fingerprint: finite, and no number that anybody declares."""
+"""The number of a missing cell in a record's fingerprint. It is finite, and far outside every range that is declared."""
 FINITE = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 """Regular expression of a finite number."""
 NUMBER = rf"^({FINITE}|[+-]?(?i:nan|inf|infinity))$"
@@ -92,8 +92,8 @@ def word_places(coded: Any) -> npt.NDArray[np.integer[Any]]:
 def cell_value(text: str | None) -> float:
     """Return the number of a cell in a record's fingerprint, whatever kind, category or missing word a study declares.
 
-    A number is itself however it is written, and one that is not finite counts as missing; other text is a hash of its
-    trimmed, case-folded form, and midnight is the same as the day.
+    A number stands for itself, however it is written, and a number that is not finite counts as missing. Other text is
+    hashed after it was trimmed and case-folded. A day with the time midnight is the same as the day alone.
 
     Examples
     --------
@@ -147,10 +147,11 @@ def as_plain(cells: Any) -> Any:
 
 
 def widen(narrow: npt.NDArray[np.float32]) -> Vector:
-    """Convert numbers of 32 bits to those that their text states, such as 0.1 and not the nearest number of 32 bits.
+    """Convert numbers of 32 bits to those that their text states: to 0.1, for example, and not to 0.10000000149.
 
-    The text is the shortest decimal that rounds to the number. At most one decimal of six digits or fewer does; of longer
-    ones, the fewest decimals are tried first, and the nearest decimal is taken, or the even one of two, as text does.
+    The text is the shortest decimal that rounds to the number. At most one decimal of six digits or fewer does. Otherwise
+    decimals with more digits are tried, one digit at a time, and the nearest one is taken; of two that are equally near,
+    it is the even one.
     """
     with np.errstate(invalid="ignore"):
         wide = narrow.astype(np.float64)

@@ -102,7 +102,7 @@ class InferredColumn:
 
     @cached_property
     def numbers(self) -> Vector:
-        """The numbers that are not missing, in the order of the rows; of a category, its words as numbers."""
+        """The numbers that are not missing, in the order of the rows; for a category, its words as numbers."""
         if pa.types.is_dictionary(self.values.type):
             words = np.array(list(self.word_counts), dtype=np.str_)
             return np.repeat(words.astype(np.float64), list(self.word_counts.values()))

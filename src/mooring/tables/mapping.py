@@ -234,7 +234,7 @@ def declare_mapping(
     ignore: Collection[str] = (),
     marks: Mapping[str, str] | None = None,
 ) -> TableMapping:
-    """Return a mapping with what a person declares in options, in place of what it said of the same things.
+    """Return a mapping in which what a person declares in options replaces earlier rules on the same columns and words.
 
     `rename` holds STUDY=TABLE names, `words` COLUMN:WORD=CATEGORY, `other` COLUMN=CATEGORY, and `missing_words` WORD or
     COLUMN=WORD. `marks` are encoding, separator, decimal mark and form of dates of the whole table, or empty to keep them.

@@ -55,7 +55,7 @@ class SelectedColumn:
     units: frozenset[int] = frozenset()
     """Concepts of the units that the query chooses."""
     concept_column: str = ""
-    """The column of concepts, such as gender_concept_id, whose names it holds; or which it is."""
+    """The column of concepts, such as gender_concept_id, that it is or whose names it holds."""
 
     @property
     def identifying(self) -> frozenset[str]:
