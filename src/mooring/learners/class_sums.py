@@ -178,7 +178,7 @@ def _centre(sums: ClassSums) -> tuple[Matrix, Matrix]:
 
 
 def check_class_sums(sums: ClassSums, most_rows: float = math.inf) -> list[str]:
-    """Return what about a total by class no `most_rows` rows can have; invented rows with valid values are not noticed."""
+    """Return properties of a total by class that no `most_rows` rows can have; invented rows with valid values pass."""
     c0, noise = sums.constant_share, sums.noise_scale
     count = float(sums.products[:, -1, -1].sum()) / c0
     if count - 6 * noise * math.sqrt(sums.n_classes) / c0 > most_rows:

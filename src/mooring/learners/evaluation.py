@@ -155,9 +155,9 @@ def measure_importance(
 ) -> tuple[str, tuple[Importance, ...]]:
     """Return the metric, and the permutation importance of each column: the drop of the score when its cells are shuffled.
 
-    `predict` returns a model's predictions for encoded rows. Of the rows, 50 to 500 are drawn, fewer if there are many
-    columns. `widths` maps the name of each column, in order, to its number of encoded numbers. The metric is the AUC if it
-    is defined, else that of `Score`. The most important column comes first.
+    `predict` returns a model's predictions for encoded rows. Between 50 and 500 of the rows are drawn, fewer if there are
+    many columns. `widths` maps the name of each column, in order, to its number of encoded numbers. The metric is the AUC if
+    it is defined, else that of `Score`. The most important column comes first.
     """
     from sklearn.inspection import permutation_importance
 

@@ -156,7 +156,7 @@ class SumModel:
 
 
 def check_sums(sums: Sums, most_rows: float = math.inf) -> list[str]:
-    """Return what about a total no `most_rows` rows can have; invented rows with valid values are not noticed.
+    """Return properties of a total that no `most_rows` rows can have; invented rows with valid values pass.
 
     Every row has ‖φ‖ ≤ 1. Up to noise, the trace of S is therefore between c₀ n and n, S has no eigenvalue below zero, both
     bound T, and no class has fewer than no rows.

@@ -50,8 +50,8 @@ class RotationSettings(MechanismSettings):
     dealer: str = ""
     """The participant that makes the anchor; the first of the roster where left out."""
     weight_limit: float = 3.0
-    """In training, no participant has more rows than this multiple of the median participant's. Of more rows, a part is
-    drawn at random, so that nobody decides what a model says by the number of rows that it uploads."""
+    """In training, no participant has more rows than this multiple of the median participant's. If it has more, a part of
+    its rows is drawn at random, so that nobody decides what a model says by the number of rows that it uploads."""
 
     def __post_init__(self) -> None:
         method = self.described

@@ -1,10 +1,10 @@
 """How wide the interval of each answer will be, and which will be refused, before anybody shares anything.
 
 A forecast asks the answers of a total as it is expected to be: the sums without noise, with the variance of the noise to
-come. What an answer then states as its interval is the forecast. The expected total is that of rows like some that are
-known, or it is invented from the declaration alone (`invent_total`): columns are independent and nothing is missing,
-categories are equally frequent, numbers have a bell curve whose standard deviation is an eighth of the declared range, and
-half of the rows have survival's event by the last interval.
+come. The intervals of these answers are the forecast. The expected total is that of rows like some that are known, or it is
+invented from the declaration alone (`invent_total`): columns are independent and nothing is missing, categories are equally
+frequent, numbers have a bell curve whose standard deviation is an eighth of the declared range, and half of the rows have
+survival's event by the last interval.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Mixture:
 
 
 def _move_between_nodes(levels: Indices, n_nodes: int, spread: float, rng: np.random.Generator) -> Vector:
-    """Return the places of rows, of which some move between two nodes, so that the mean of each hat function stays."""
+    """Return the places of rows after some were moved between two nodes, which keeps the mean of each hat function."""
     places = levels.astype(np.float64)
     if not spread:
         return places

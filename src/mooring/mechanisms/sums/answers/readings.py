@@ -78,8 +78,8 @@ def find_ratio_interval(
 ) -> tuple[float, float]:
     """Return the interval of x/y for the readings (x, y), or NaN where y cannot be distinguished from zero.
 
-    The sampling variance of x − θy is a + bθ + cθ² for `sampling` = (a, b, c). The interval is cut to what is possible; if
-    nothing of it is, it is that of the nearest possible x.
+    The sampling variance of x − θy is a + bθ + cθ² for `sampling` = (a, b, c). The interval is cut to what is possible. If
+    no part of it is possible, the interval of the nearest possible x is returned.
     """
     (x, y), ((xx, xy), (_, yy)) = ratio.values, ratio.noise
     a, b, c = sampling

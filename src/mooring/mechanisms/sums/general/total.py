@@ -70,7 +70,7 @@ class PairwiseTotal:
 
 
 def check_total(total: PairwiseTotal, most_rows: float = math.inf) -> list[str]:
-    """Return what about a total no `most_rows` rows can have; invented rows with valid values are not noticed."""
+    """Return properties of a total that no `most_rows` rows can have; invented rows with valid values pass."""
     workload, deviation, problems = total.workload, 6 * math.sqrt(total.noise_variance), list[str]()
     inverse = workload.resolution / workload.constant_integer
     n, slack = total.n_rows, deviation * inverse**2

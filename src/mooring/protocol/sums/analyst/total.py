@@ -249,7 +249,7 @@ def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
 
 
 def _check_content(content: Sums | ClassSums | PairwiseTotal, most_rows: float) -> list[str]:
-    """Return what about a total no rows can have."""
+    """Return properties of a total that no rows can have, in words."""
     match content:
         case Sums():
             return check_sums(content, most_rows)
