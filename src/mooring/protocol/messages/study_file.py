@@ -63,6 +63,7 @@ def require_size(text: str) -> None:
         raise InputError("study", expected=f"at most {_MOST_ENTRIES} entries", got="more entries", cure=cure)
 
 
+@dataclass(frozen=True)
 class _Rows(Record):
     """The table [rows]."""
 
