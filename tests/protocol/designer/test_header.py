@@ -189,18 +189,20 @@ def test_columns_are_paired_by_content_where_one_alone_holds_the_same(
     kept: tuple[Column, ...], pairs: dict[tuple[str, str], str]
 ) -> None:
     """Of two columns of a site that hold the same as a third, nobody can tell which is meant."""
-    one = Header("a", (AGE, Column("sex", "category", categories=("female", "male")), Column("bmi", "number", 10, 60)))
+    first = Header(
+        "a", (AGE, Column("sex", "category", categories=("female", "male")), Column("bmi", "number", 10, 60))
+    )
     words = Column("geschlecht", "category", categories=("m", "w"))
     other = Header("b", (AGE, words, Column("kmi", "number", 12, 60), Column("day", "number", 0, 3), *kept))
-    found = {
+    paired = {
         (column.name, site): alike
-        for column in merge_headers([one, other])
+        for column in merge_headers([first, other])
         for conflict in column.conflicts
         for site in "ab"
         for alike in ("geschlecht", "sex", "kmi", "bmi", "gender", "ldl", "day")
         if f"not at {site}" in conflict and repr(alike) in conflict
     }
-    assert found == pairs
+    assert paired == pairs
 
 
 def test_columns_that_hold_neither_numbers_nor_words_nor_days_are_not_described(tmp_path: Path) -> None:
