@@ -182,6 +182,7 @@ class Reached:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / f"{os.getpid()}.jsonl"
+        self._failed = False
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -279,7 +280,10 @@ class Sample:
         """Run the suite once with all switches off, and write what each test reaches."""
         files = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "tests").rglob("test_*.py"))]
         core = [name for name in files if name.split("/")[1] not in ASIDE]
-        self.run_pytest(["--numprocesses", str(processes), "--dist", "loadfile", *core], self.folder / "reached")
+        options = ["--numprocesses", str(processes), "--dist", "loadfile"]
+        code = self.run_pytest([*options, *core], self.folder / "reached")
+        if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            raise RuntimeError(f"pytest ended with {code} on the whole suite. Run `make unit`, which shows why.")
         (self.folder / "mapped").touch()
 
     def try_mutant(self, number: int, tests: list[TimedTest], limit: float) -> None:
