@@ -203,6 +203,9 @@ def test_images_have_the_features_of_pictures() -> None:
     assert auditor.deployment.features == PictureFeatures(8, 8)
     result = auditor.audit(SumPoint(None))
     assert (result.usable, result.beyond) == (False, ())  # of two, one is honest in any case
+    coloured = Deployment(auditor.partition, settings(evaluation=EvaluationSpec(image_shape=(4, 4, 4)))).features
+    assert isinstance(coloured, PictureFeatures)
+    assert (coloured.height, coloured.width, coloured.n_channels) == (4, 4, 4)
     for shape in (None, (2, 32)):  # no images, and smaller ones than filters take
         wide = settings(evaluation=EvaluationSpec(image_shape=shape))
         assert Deployment(auditor.partition, wide).features == RowFeatures(64)

@@ -283,6 +283,7 @@ def test_a_booster_for_something_else_is_refused() -> None:
 
 KINDS = {
     "number": lambda name, missing: Column(name, "number", 0, 10, missing=missing),
+    "number from 30": lambda name, missing: Column(name, "number", 30, 70, missing=missing),
     "two": lambda name, missing: Column(name, "category", categories=("a", "b"), missing=missing),
     "four": lambda name, missing: Column(name, "category", categories=("a", "b", "c", "d"), missing=missing),
 }

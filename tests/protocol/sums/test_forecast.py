@@ -125,6 +125,13 @@ def test_rows_that_tell_nothing_of_their_label_are_said_to_give_nothing_and_rows
         assert (line[1] == "no better than guessing") == (useful is False)
 
 
+@pytest.mark.parametrize(("n_rows", "n_classes"), [(39, 2), (40, 1)])
+def test_too_few_rows_or_rows_of_one_class_are_no_sample_of_everybodys(n_rows: int, n_classes: int) -> None:
+    study, rows = draft(HOSPITAL[:3], TWO), np.random.default_rng(0).uniform(-1, 1, (n_rows, 3))
+    labels = np.arange(n_rows) % n_classes
+    assert forecast_sums(study, n_rows=4000, encoded=EncodedRows(rows, labels, None, rows)) is None
+
+
 def test_the_declaration_decides_and_a_participants_own_rows_do_not(tmp_path: Path) -> None:
     given = make_sum_study(tmp_path, 4, expected_rows=40, epsilon=0.2)
     inspection = Participant(given.study, given.vaults[0]).check(given.table(0, 200))
