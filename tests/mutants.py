@@ -16,6 +16,7 @@ import json
 import multiprocessing
 import os
 import random
+import resource
 import shutil
 import signal
 import sys
@@ -262,19 +263,22 @@ class Sample:
         (self.folder / "sample.json").write_text(json.dumps(drawn), encoding="utf-8")
 
     def run_pytest(
-        self, arguments: list[str], reached: Path, *, mutant: int = -1, limit: float | None = None
+        self, arguments: list[str], reached: Path, *, mutant: int = -1, limit: int | None = None
     ) -> int | None:
-        """Run pytest against the copy of the sources; return how it ended, and None beyond the limit in seconds."""
+        """Run pytest against the copy of the sources; return how it ended, and None beyond the limit.
+
+        The limit is in seconds of the processor, so that it is the same on a busy machine; one that only waits has longer.
+        """
         paths = [str(self.folder / "src"), str(ROOT / "studies"), str(ROOT)]
         variables = {"PYTHONPATH": os.pathsep.join(paths), "MUTANT": str(mutant), "MUTANTS_REACHED": str(reached)}
-        process = FORKS.Process(target=_run_pytest, args=(arguments, variables))
+        process = FORKS.Process(target=_run_pytest, args=(arguments, variables, limit))
         process.start()
-        process.join(limit)
+        process.join(limit and 20 * limit)
         if process.exitcode is None:
             os.killpg(process.pid or 0, signal.SIGKILL)
             process.join()
             return None
-        return process.exitcode
+        return None if process.exitcode == -signal.SIGXCPU else process.exitcode
 
     def map_tests(self, processes: int) -> None:
         """Run the suite once with all switches off, and write what each test reaches."""
@@ -308,7 +312,7 @@ class Sample:
         left = batch
         while left:
             with tempfile.TemporaryDirectory() as folder:
-                limit = 180 + 10 * sum(test.seconds for test in left)
+                limit = 60 + round(10 * sum(test.seconds for test in left))
                 names = [test.name for test in left]
                 code = self.run_pytest(["-x", *names], Path(folder), mutant=number, limit=limit)
                 if code == pytest.ExitCode.OK:
@@ -323,11 +327,13 @@ class Sample:
         return ""
 
 
-def _run_pytest(arguments: list[str], variables: dict[str, str]) -> None:
+def _run_pytest(arguments: list[str], variables: dict[str, str], limit: int | None) -> None:
     """Run pytest in this process, which has loaded nothing of mooring, and end it with pytest's exit code."""
     os.setpgid(0, 0)
     os.chdir(ROOT)
     os.environ |= variables
+    if limit:
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
     paths = variables["PYTHONPATH"].split(os.pathsep)
     sys.path[:] = paths + [path for path in sys.path if path not in ("", str(ROOT / "src"), *paths)]
     silence = os.open(os.devnull, os.O_RDWR)

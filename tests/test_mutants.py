@@ -69,7 +69,7 @@ class SampleWithoutPytest(Sample):
         super().__init__(folder, [])
         self.failing = failing
 
-    def run_pytest(self, arguments: list[str], reached: Path, *, mutant: int = -1, limit: float | None = None) -> int:
+    def run_pytest(self, arguments: list[str], reached: Path, *, mutant: int = -1, limit: int | None = None) -> int:
         for name in arguments:
             if mutant in self.failing.get(name, set()):
                 line = {"test": name, "seconds": 0.1, "failed": True, "reached": []}
