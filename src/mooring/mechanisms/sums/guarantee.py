@@ -48,8 +48,8 @@ report uses, shares from 0.3 to 0.65 gave the same area under the ROC curve to w
 MOST_NUMBERS_A_ROW = 0.1
 """Maximum number of entries of a total without noise, per row of a quorum.
 
-An attacker with a register of candidates can solve for the members. With as many entries as rows, the area under the ROC
-curve was 0.78 to 0.82; with a tenth as many, 0.60 to 0.63 (docs/privacy.md). This limit is not a guarantee."""
+An attacker with a register of candidates can solve for the members, the better the more entries there are per row. This
+limit is not a guarantee."""
 _LEAST_SCALE = 4  # minimum standard deviation of a participant's noise, in units
 _FALSE_ALARMS = 0.01
 _LARGEST_EXACT = 20.0  # the largest ε of which the exact accounting is used
