@@ -291,13 +291,20 @@ class Sample:
         (self.folder / "mapped").touch()
 
     def try_mutant(self, number: int, tests: list[TimedTest], limit: float) -> None:
-        """Run the tests that reach one mutant with it switched on, until one fails, and write what became of it."""
+        """Run the tests that reach one mutant with it switched on, until one fails, and write what became of it.
+
+        Nothing is written for a mutant whose tests could not be run to their end without it: the next run tries it again.
+        """
         reaching = [test for test in tests if number in test.reached]
         near = reaching or [test for test in tests if self.mutants[number].module in test.reached]
-        n_tried, killer = 0, ""
+        n_tried = 0
+        killer: str | None = ""
         for batch in split_batches(near, limit):
             n_tried += len(batch)
             killer = self.find_killer(number, batch)
+            if killer is None:
+                print(f"undecided  {self.mutants[number].module}:{self.mutants[number].line}", flush=True)
+                return
             if killer:
                 break
         outcome = {"outcome": "killed" if killer else "survived", "by": killer, "tests": n_tried, "reaching": len(near)}
@@ -307,8 +314,11 @@ class Sample:
         mutant = self.mutants[number]
         print(f"{outcome['outcome']}  {mutant.module}:{mutant.line}  {mutant.change}  {outcome}", flush=True)
 
-    def find_killer(self, number: int, batch: list[TimedTest]) -> str:
-        """The test of a batch that fails with a mutant, and passes alone without it; '' if there is none."""
+    def find_killer(self, number: int, batch: list[TimedTest]) -> str | None:
+        """The test of a batch that fails with a mutant, and passes alone without it; '' if there is none.
+
+        It is None if the tests do not come to their end, and do not without the mutant either.
+        """
         left = batch
         while left:
             with tempfile.TemporaryDirectory() as folder:
@@ -320,7 +330,7 @@ class Sample:
                 failing = [test.name for test in read_tests(Path(folder), failed=True)]
                 if not failing:  # the tests could not be imported, or took too long: do they without the mutant?
                     good = self.run_pytest(["-x", *names], Path(folder), limit=limit) == pytest.ExitCode.OK
-                    return f"{'a limit of time' if code is None else 'an import'}" if good else ""
+                    return f"{'a limit of time' if code is None else 'an import'}" if good else None
                 if self.run_pytest(failing[:1], Path(folder)) == pytest.ExitCode.OK:
                     return failing[0]
                 left = [test for test in left if test.name != failing[0]]

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.mutants import SWITCH, Sample, TimedTest, build_in, split_batches
+from tests.mutants import SWITCH, Mutant, Sample, TimedTest, build_in, split_batches
 
 SOURCE = '''"""A module."""
 
@@ -83,3 +83,20 @@ def test_a_mutant_is_killed_by_a_test_that_fails_with_it_and_passes_alone_withou
     sample = SampleWithoutPytest(tmp_path, {"fails alone": {-1, 0, 1}, "notices 1": {1}})
     assert sample.find_killer(1, tests) == "notices 1"
     assert sample.find_killer(0, tests) == ""
+
+
+class SampleOutOfTime(Sample):
+    """A sample whose runs of pytest all end at their limit."""
+
+    def run_pytest(self, *_: object, **__: object) -> None:
+        return None
+
+
+def test_a_mutant_whose_tests_do_not_come_to_their_end_without_it_either_is_left_for_the_next_run(
+    tmp_path: Path,
+) -> None:
+    tests = [TimedTest("slow", 0.1, frozenset([0]))]
+    sample = SampleOutOfTime(tmp_path, [Mutant("module.py", 1, "5 → 6", 0)])
+    sample.try_mutant(0, tests, limit=60)
+    assert sample.find_killer(0, tests) is None
+    assert sample.outcomes == {}
