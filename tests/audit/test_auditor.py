@@ -18,7 +18,8 @@ import mooring
 from mooring import METHODS, public_svd_projection
 from mooring.attacks import ATTACKS, CollusionView, attacks_on
 from mooring.attacks.decoding import learn_decoder
-from mooring.audit import AuditResult, EvaluationSpec, NoiseUnit, PointResult, RotationPoint, checkpoints
+from mooring.audit import AuditResult, EvaluationSpec, NoiseUnit, PointResult, RotationPoint
+from mooring.audit.results import checkpoints
 from mooring.audit.utility import mean_score
 from mooring.learners import Score
 from mooring.metrics import Figure
@@ -412,7 +413,7 @@ def test_other_rows_labels_lenses_and_seeds_do_not_load_what_was_found_with_thes
 def test_the_code_counts_wherever_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here, digest_code = checkpoints.code_digest(), checkpoints.code_digest.__wrapped__
     copy = shutil.copytree(Path(mooring.__file__).parent, tmp_path / "cli" / "mooring")
-    monkeypatch.setattr(checkpoints, "__file__", str(copy / "audit" / "checkpoints.py"))
+    monkeypatch.setattr(checkpoints, "__file__", str(copy / "audit" / "results" / "checkpoints.py"))
     assert digest_code() == here
     for name, counts in (("cli/app.py", False), ("metrics/linkage.py", True)):
         (copy / name).write_text("")

@@ -48,7 +48,7 @@ def describe_alternatives(results: Results, settings: Mapping[str, Any]) -> dict
             {"name": _name_together(group), "cells": [line["brief"][k] for k in range(3) for line in group]}
             for group in by_mechanism
         ],
-        "spreads": np.nanmax([line["spreads"] for line in lines], axis=0).tolist(),
+        "spreads": np.fmax.reduce([line["spreads"] for line in lines]).tolist(),
         "network": settings,
         "deployments": lines[0]["deployments"],
     }

@@ -368,7 +368,8 @@ def test_many_missing_words_are_merged_at_once() -> None:
 @pytest.mark.parametrize(("name", "near"), [("sys_bp", "BP-Sys"), ("Cholesterol", "colesterol"), ("age", "weight")])
 def test_the_nearest_name_is_said(name: str, near: str) -> None:
     y = Column("y", "category", categories=("no", "yes"))
-    headers = [Header(site, (Column(each, "number", 0, 1), y)) for site, each in (("a", name), ("b", near))]
+    second = Column(near, "number", 40, 200) if near == "weight" else Column(near, "number", 0, 1)
+    headers = [Header("a", (Column(name, "number", 0, 1), y)), Header("b", (second, y))]
     expected = "not at b" if near == "weight" else f"not at b, which has {near!r}"
     assert merge_headers(headers)[0].conflicts == (expected,)
 
