@@ -40,7 +40,7 @@ def F() -> Projection:
     return gaussian_projection(D, H, rng=np.random.default_rng(11))
 
 
-def dealt(*, mixing_seed: int = 7) -> Partition:
+def split_rows(*, mixing_seed: int = 7) -> Partition:
     """Return a partition in which the first two participants have rows of one kind, and so do the others by default."""
     parts = [records(120, seed=k, mixing_seed=7 if k < 2 else mixing_seed) for k in range(4)]
     labels = [np.arange(120) % 2 for _ in parts]
@@ -60,7 +60,7 @@ def worst(result: AuditResult, measure: str, point: int = 0) -> Figure:
 
 
 def test_columns_that_go_together_are_rebuilt_far_better_than_by_the_pseudoinverse() -> None:
-    deal = dealt()
+    deal = split_rows()
     result = audited(deal, projection=F(), **POINTS)
     by_pseudoinverse = error(np.asarray(F().decode(F().encode(deal.train[2]))), deal.train[2])
     figure = worst(result, "decoded_error")
@@ -81,7 +81,7 @@ def test_columns_that_go_together_are_rebuilt_far_better_than_by_the_pseudoinver
 @pytest.mark.parametrize("mixing_seed", [7, 8])
 def test_the_levels_by_hand_learnt_from_the_colluders_alone(colluders: Sequence[int], mixing_seed: int) -> None:
     """Where the target's columns go together in another way, its own records would teach far more."""
-    deal = dealt(mixing_seed=mixing_seed)
+    deal = split_rows(mixing_seed=mixing_seed)
     result = audited(deal, projection=F(), colluders=colluders, **POINTS)
     known, truth = np.concatenate([deal.train[c] for c in colluders]), deal.train[2]
     ways = RecordDecoder(F(), learn_decoder(F(), known))
@@ -168,10 +168,10 @@ def test_two_records_teach_and_three_are_tried() -> None:
 
 
 def test_without_a_projection_an_audit_is_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = audited(dealt(), projection="none", n_components=D, **POINTS)
+    result = audited(split_rows(), projection="none", n_components=D, **POINTS)
     assert not any("decoded" in note for point in result.points for outcome in point.outcomes for note in outcome.notes)
     by_pseudoinverse_alone(monkeypatch)
-    assert audited(dealt(), projection="none", n_components=D, **POINTS).to_json() == result.to_json()
+    assert audited(split_rows(), projection="none", n_components=D, **POINTS).to_json() == result.to_json()
 
 
 def test_two_ways_back_never_look_safer_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +213,7 @@ def test_the_auditor_is_asked_once_an_attack_and_shown_the_way_that_the_attacker
         asked.append(rows)
         return rows
 
-    deal = dealt()
+    deal = split_rows()
     options = POINTS | {"methods": ["aa-i-gdp-data-noise"], "data_noise_levels": [0.3], "attacks": ["known-anchor"]}
     result = audited(deal, projection=F(), evaluation=EvaluationSpec(embedding=embedding), **options)
     n_audited = sum("exact_source_linkage" in outcome.figures for outcome in result.points[0].outcomes)

@@ -12,7 +12,7 @@ from mooring.tables import Partition
 from tests.auditing import how_much
 
 
-def dealt(rows: np.ndarray, n_participants: int = 2) -> Partition:
+def split_rows(rows: np.ndarray, n_participants: int = 2) -> Partition:
     return Partition.from_parts(np.array_split(rows, n_participants), rng=np.random.default_rng(0), test_share=0.0)
 
 
@@ -22,7 +22,7 @@ def gaussian(n: int = 400, m: int = 5, seed: int = 0) -> np.ndarray:
 
 def test_a_gaussian_table_with_equal_variances_has_none() -> None:
     for seed in range(5):
-        assert find_hazards(dealt(gaussian(seed=seed)), 5) == ()
+        assert find_hazards(split_rows(gaussian(seed=seed)), 5) == ()
 
 
 def planted(kind: str) -> tuple[np.ndarray, int]:
@@ -67,7 +67,7 @@ def planted(kind: str) -> tuple[np.ndarray, int]:
 )
 def test_each_planted_hazard_is_found(kind: str, words: str) -> None:
     rows, h = planted(kind)
-    hazards = find_hazards(dealt(rows), h)
+    hazards = find_hazards(split_rows(rows), h)
     assert any(words in hazard for hazard in hazards), hazards
     if kind in ("standardised integers", "constant", "duplicates", "separated"):
         assert len(hazards) == 1
@@ -77,7 +77,7 @@ def test_columns_of_an_audit_have_the_names_that_its_rows_have() -> None:
     rows, _ = planted("integers")
     names = tuple(f"name {k}" for k in range(rows.shape[1]))
     settings = AuditSettings(evaluation=EvaluationSpec(feature_names=names), attacks=["procrustes"])
-    warning = Auditor.of(dealt(rows), None, settings).result([]).warnings[0]
+    warning = Auditor.of(split_rows(rows), None, settings).result([]).warnings[0]
     assert "name 1" in warning
     assert "column 2" not in warning
 
@@ -93,20 +93,20 @@ def test_near_misses_are_no_hazard(change: Any, words: str) -> None:
     """A grid too fine to help, and a column that is constant for half the rows only."""
     rows = gaussian()
     change(rows)
-    assert not any(words in hazard for hazard in find_hazards(dealt(rows), 5))
+    assert not any(words in hazard for hazard in find_hazards(split_rows(rows), 5))
 
 
 def test_a_projection_breaks_the_grid_and_one_row_more_than_components_is_no_hazard() -> None:
     rows, _ = planted("integers")
-    assert not any("grid" in hazard for hazard in find_hazards(dealt(rows), 3))
-    assert not any("components" in hazard for hazard in find_hazards(dealt(gaussian(10, 4)), 4))
+    assert not any("grid" in hazard for hazard in find_hazards(split_rows(rows), 3))
+    assert not any("components" in hazard for hazard in find_hazards(split_rows(gaussian(10, 4)), 4))
 
 
 def test_a_wide_grid_is_only_a_start() -> None:
     rng = np.random.default_rng(2)
     narrow, wide = (rng.integers(0, 9, (200, m)).astype(float) for m in (5, 41))
-    assert any("within reach of lattice reduction" in hazard for hazard in find_hazards(dealt(narrow), 5))
-    assert any("a start for lattice reduction" in hazard for hazard in find_hazards(dealt(wide), 41))
+    assert any("within reach of lattice reduction" in hazard for hazard in find_hazards(split_rows(narrow), 5))
+    assert any("a start for lattice reduction" in hazard for hazard in find_hazards(split_rows(wide), 41))
 
 
 def test_duplicates_are_looked_for_in_tables_that_are_not_too_large() -> None:
@@ -118,14 +118,14 @@ def test_hazards_never_quote_a_value() -> None:
     rows[:, 0] = 123.456
     rows[5] = rows[6] = 98.765
     rows[:, 0] = 123.456
-    text = " ".join(find_hazards(dealt(rows), 5))
+    text = " ".join(find_hazards(split_rows(rows), 5))
     assert "123" not in text
     assert "98.7" not in text
 
 
 def test_a_constant_column_does_not_hide_separated_variances() -> None:
     rows = gaussian() * [8.0, 4.0, 2.0, 1.0, 0.0]
-    assert any("gaps between the largest variances" in hazard for hazard in find_hazards(dealt(rows), 5))
+    assert any("gaps between the largest variances" in hazard for hazard in find_hazards(split_rows(rows), 5))
 
 
 def test_labels_of_one_row_are_a_hazard_and_shared_ones_are_not() -> None:

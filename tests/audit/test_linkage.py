@@ -13,7 +13,7 @@ from mooring.tables import Partition
 from tests.auditing import class_rows
 
 
-def dealt(n_rows: int, scale: float) -> tuple[Partition, RowSimulation]:
+def split_rows(n_rows: int, scale: float) -> tuple[Partition, RowSimulation]:
     """Three participants with rows of three classes, and the study they make."""
     parts = Partition.from_parts(*class_rows(3, n_rows, 6), rng=np.random.default_rng(0))
     method = {"method": "aa-i-gdp-data-noise", "data_noise_scale": scale}
@@ -22,7 +22,7 @@ def dealt(n_rows: int, scale: float) -> tuple[Partition, RowSimulation]:
 
 @pytest.mark.parametrize(("scale", "auc", "rate"), [(0.01, (0.99, 1.0), (0.9, 1.0)), (300.0, (0.35, 0.65), (0.0, 0.2))])
 def test_members_are_told_by_what_the_noise_leaves(scale: float, auc: Any, rate: Any) -> None:
-    parts, simulation = dealt(100, scale)
+    parts, simulation = split_rows(100, scale)
     outcomes = measure_leakage(simulation, parts, AuditSettings(attacks=["known-anchor"], targets=[1, 2])).outcomes
     outcome_of_first, *others = [
         outcome for outcome in outcomes if outcome.curve
@@ -52,7 +52,7 @@ def test_members_are_told_by_what_the_noise_leaves(scale: float, auc: Any, rate:
 
 
 def test_a_register_makes_membership_surer() -> None:
-    parts, simulation = dealt(320, 1.0)
+    parts, simulation = split_rows(320, 1.0)
     outcomes = measure_leakage(simulation, parts, AuditSettings(attacks=["known-anchor"], targets=[1, 2])).outcomes
     alone, matched = (
         next(outcome for outcome in outcomes if outcome.attack == name).figures
@@ -65,7 +65,7 @@ def test_a_register_makes_membership_surer() -> None:
 
 @pytest.mark.parametrize("planted", [None, "a row left unrotated", "noise at half scale"])
 def test_planted_leaks_are_caught(planted: str | None) -> None:
-    parts, simulation = dealt(320, 2.0)
+    parts, simulation = split_rows(320, 2.0)
     upload, truth = simulation.uploads[1], simulation.private_data[1]
     seen = upload.representation.copy()
     if planted == "a row left unrotated":

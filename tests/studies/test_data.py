@@ -131,13 +131,13 @@ def test_digits_are_dealt_once_each_and_evenly(digit_labels: tuple[np.ndarray, n
 def test_the_same_streams_deal_the_same_digits_and_people(
     digit_labels: tuple[np.ndarray, np.ndarray], people: tuple[np.ndarray, np.ndarray]
 ) -> None:
-    def dealt(seed: int) -> tuple[Any, Any]:
+    def split_rows(seed: int) -> tuple[Any, Any]:
         streams = Streams.for_experiment(seed=seed)
         rows = partition_digits(*digit_labels, n_participants=3, n_validation=90, streams=streams)
         faces = partition_faces(*people, n_participants=2, identities_each=20, streams=streams)
         return np.concatenate(rows.train).tolist(), faces.train[1].tolist()
 
-    first, again, other = dealt(1), dealt(1), dealt(2)
+    first, again, other = split_rows(1), split_rows(1), split_rows(2)
     assert first == again
     assert first[0] != other[0]
     assert set(first[1]) != set(other[1])

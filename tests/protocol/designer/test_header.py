@@ -188,7 +188,7 @@ def test_columns_that_a_site_lacks_or_does_not_describe_are_told_with_the_neares
 def test_columns_are_paired_by_content_where_one_alone_holds_the_same(
     kept: tuple[Column, ...], pairs: dict[tuple[str, str], str]
 ) -> None:
-    """Of two columns of a site that hold the same as a third, nobody can tell which is meant."""
+    """Where two columns of a site hold the same as a third, none is suggested: either may be meant."""
     first = Header(
         "a", (AGE, Column("sex", "category", categories=("female", "male")), Column("bmi", "number", 10, 60))
     )
