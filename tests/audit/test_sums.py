@@ -206,7 +206,7 @@ def test_images_have_the_features_of_pictures() -> None:
     coloured = Deployment(auditor.partition, settings(evaluation=EvaluationSpec(image_shape=(4, 4, 4)))).features
     assert isinstance(coloured, PictureFeatures)
     assert (coloured.height, coloured.width, coloured.n_channels) == (4, 4, 4)
-    for shape in (None, (2, 32)):  # no images, and smaller ones than filters take
+    for shape in (None, (2, 32), (4, 4, 5)):  # no images, smaller ones than filters take, and more channels
         wide = settings(evaluation=EvaluationSpec(image_shape=shape))
         assert Deployment(auditor.partition, wide).features == RowFeatures(64)
 
