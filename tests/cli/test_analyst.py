@@ -1,7 +1,9 @@
 """`mooring align`, `train`, `export` and `deliver`, as an analyst would run them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import onnxruntime
@@ -54,6 +56,10 @@ def test_the_analysts_way(place: Path) -> None:
     assert sorted(path.name for path in (place / "r" / "b").iterdir()) == sorted(
         [*plain, *(f"{name}.sealed" for name in plain)]
     )
+    member = Study.member
+    with patch.object(Study, "member", lambda study, name: replace(member(study, name), sealing_key="")):
+        assert "*.sealed" not in run("deliver", "--output", "open", "--vault", "analyst").output  # as nobody has a key
+    assert not list((place / "open").rglob("*.sealed"))
     assert record_of("export", "--output", "m.onnx") == {"output": "m.onnx"}
     run("export", "--output", "m.onnx", code=2, what="output")
     record_of("export", "--output", "m.onnx", "--result", "r/b", "--force")

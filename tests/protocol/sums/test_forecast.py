@@ -122,6 +122,7 @@ def test_rows_that_tell_nothing_of_their_label_are_said_to_give_nothing_and_rows
         assert forecast.from_rows
         (line,) = forecast.tables["Model"][1:]
         assert (float(line[2]) > 0.9) == (useful is None)
+        assert (float(line[3]) > 0.9) == (useful is None)  # whoever has such rows needs nobody else
         assert (line[1] == "no better than guessing") == (useful is False)
 
 
