@@ -14,6 +14,9 @@ from mooring.errors import InputError
 from mooring.mechanisms.sums.answers.description import describe
 from mooring.mechanisms.sums.answers.odds_ratios import OddsRatios, estimate_odds_ratios
 from mooring.mechanisms.sums.answers.synthesis import SyntheticHeader, SyntheticRows, synthesize
+from mooring.mechanisms.sums.general.total import PairwiseTotal, sum_exactly
+from mooring.mechanisms.sums.general.workload import make_workload
+from mooring.tables.schema import Column, Schema
 from mooring.testing.answers import draw_total, population
 
 
@@ -92,4 +95,22 @@ def test_odds_ratios_are_near_those_of_statsmodels() -> None:
 def test_odds_ratios_of_a_number_are_refused() -> None:
     with pytest.raises(InputError) as caught:
         estimate_odds_ratios(draw_total(0, 1.0, 6_000), "bmi ~ age")
+    assert caught.value.what == "formula"
+
+
+def sum_arms(n_ill: int) -> PairwiseTotal:
+    """A total of 1,000 rows of two arms, of whom this many are ill whatever their arm, with noise."""
+    columns = (Column("arm", "category", categories=("a", "b")), Column("ill", "category", categories=("no", "yes")))
+    rng = np.random.default_rng(3)
+    arm, ill = rng.integers(2, size=1_000), (np.arange(1_000) < n_ill).astype(int)
+    rows = np.hstack([np.eye(2)[arm], np.eye(2)[ill]])
+    return sum_exactly(make_workload(Schema(columns)), rows).with_noise(rng, 20.0)
+
+
+def test_odds_ratios_that_noise_leaves_unknown_are_refused() -> None:
+    """Where nobody is ill, the interval would reach from 10⁻⁴⁷ to 10⁴⁷."""
+    (ratio,) = estimate_odds_ratios(sum_arms(300), "ill ~ arm").ratios
+    assert 0.5 < ratio.low < 1 < ratio.high < 2
+    with pytest.raises(InputError) as caught:
+        estimate_odds_ratios(sum_arms(0), "ill ~ arm")
     assert caught.value.what == "formula"
