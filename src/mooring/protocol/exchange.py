@@ -55,7 +55,7 @@ class Drafting(Protocol):
     name: ClassVar[str]
     """The mechanism's name, as `name` in a study's [mechanism]."""
 
-    def draft(self, entries: Mapping[str, Any], width: int, *, has_images: bool) -> MechanismDraft:
+    def draft(self, entries: Mapping[str, Any], width: int, *, has_images: bool, has_label: bool) -> MechanismDraft:
         """Return [mechanism] of a draft: the given entries and defaults for encoded rows of `width` columns."""
         return MechanismDraft({**entries})
 

@@ -289,3 +289,13 @@ def test_what_a_column_holds_is_told_by_most_of_its_first_thousand_rows(
 ) -> None:
     (tmp_path / "t.csv").write_text("x,n\n" + "".join(f"{value},1\n" for value in values))
     assert infer_kinds(tmp_path / "t.csv") == {"x": kind, "n": "number"}
+
+
+def test_a_draft_of_sums_for_a_model_needs_a_label_even_with_open_entries(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("age,ill\n")
+    for questions in (["model"], ["tables", "model"]):
+        settings = DraftSettings({"name": "secure-sum", "questions": questions})
+        with pytest.raises(InputError) as caught:
+            draft_study(tmp_path / "t.csv", settings=settings)
+        assert caught.value.what == "label"
+        assert count_open_entries(draft_study(tmp_path / "t.csv", label="ill", settings=settings))

@@ -152,3 +152,25 @@ def test_a_forecast_is_kept_with_the_check_and_read_back(tmp_path: Path) -> None
     forecast = forecast_sums(draft(HOSPITAL[:2], TWO), n_rows=2000)
     assert forecast is not None
     assert type(forecast).from_json(forecast.to_json()) == forecast
+
+
+CODES = HOSPITAL[11:14]  # of three and four words
+
+
+@pytest.mark.parametrize(
+    ("columns", "settings"),
+    [
+        (CODES, {}),
+        (HOSPITAL[:1], {}),
+        ((HOSPITAL[0], *CODES), {"log_scaled": ("number 0",)}),
+        ((HOSPITAL[0], HOSPITAL[8], *CODES), {"questions": ("regression", "survival"), **SURVIVAL}),
+    ],
+    ids=["no number and no two words", "one column", "a logarithm of zero", "survival alone"],
+)
+def test_a_regression_needs_an_outcome_and_another_column(columns: tuple[Column, ...], settings: Any) -> None:
+    asked = {"questions": ("regression",), **settings}
+    with pytest.raises(InputError) as caught:
+        draft(columns, Label(), **asked)
+    assert caught.value.what == "questions"
+    draft((*columns, HOSPITAL[1], HOSPITAL[9]), Label(), **asked)
+    draft(columns, Label(), **asked | {"questions": tuple({*asked["questions"], "tables"} - {"regression"})})

@@ -285,6 +285,12 @@ class SumSettings(MechanismSettings):
             plain.pop("rows_per_person")
         return plain
 
+    def require_label(self, has_label: bool) -> None:
+        """Raise an `InputError` for a study of a model without a label."""
+        if "model" in self.questions and not has_label:
+            cure = 'Declare a label in the study, or ask for "tables" or "regression" instead of a model.'
+            raise InputError("label", problem="A model needs a label to predict.", cure=cure)
+
     def require_fit(self, schema: Schema, image_shape: Sequence[int]) -> None:
         """Raise an `InputError` where features or sums cannot be made of the columns."""
         make_layout(self, schema, make_features(self, schema, image_shape))
@@ -435,13 +441,19 @@ def make_general_workload(settings: SumSettings, schema: Schema) -> Workload:
 
 
 def make_layout(settings: SumSettings, schema: Schema, features: FeatureMap) -> SumLayouts:
-    """Return the layout of the shared sums, or raise an `InputError` for a study of a model without a label."""
-    if schema.label.kind == "none" and "model" in settings.questions:
-        raise InputError("label", problem="A model needs a label to predict.", cure="Declare a label in the study.")
+    """Return the layout of the shared sums, or raise an `InputError` for a model or a regression without an outcome."""
+    settings.require_label(schema.label.kind != "none")
     if settings.person in schema.names and settings.person:
         problem = f"The column {settings.person!r} identifies persons and must not be shared."
         raise InputError("person", problem=problem, cure="Remove it from the columns.")
     if isinstance(features, LevelFeatures):
+        if "regression" in settings.questions and not features.workload.has_regressions:
+            problem = "No column can be the outcome of a regression on another column."
+            cure = (
+                "Add a number or a category of two words, and another column besides those of survival; or ask for "
+                '"tables" instead of "regression".'
+            )
+            raise InputError("questions", problem=problem, cure=cure)
         return PairwiseLayout(features.workload, settings.rows_per_person == "mean")
     n_classes = len(schema.label.classes) if schema.label.kind == "classes" else 0
     if settings.count_class_components(schema):

@@ -152,7 +152,9 @@ def render_draft(
     width = sum(len(column["categories"]) if column["kind"] == "category" else 1 for column in columns)
     width += len(columns) if settings.missing == "indicate" else 0
     exchange = get_exchange(settings.entries.get("name"))
-    mechanism = exchange.draft(settings.entries, width, has_images=bool(settings.image_shape))
+    mechanism = exchange.draft(
+        settings.entries, width, has_images=bool(settings.image_shape), has_label=label["kind"] != "none"
+    )
     plain = {
         "format": FORMAT,
         "name": name,

@@ -23,10 +23,12 @@ _METHOD = "aa-i-gdp-data-noise"
 _ENTRIES = ("name", "method", "n_components", "n_anchor_rows", "data_noise_scale", "anchor_noise_scale", "projection")
 
 
-def draft_rotation(entries: Mapping[str, Any], width: int, *, has_images: bool = False) -> MechanismDraft:
+def draft_rotation(
+    entries: Mapping[str, Any], width: int, *, has_images: bool = False, has_label: bool = True
+) -> MechanismDraft:
     """Complete the given entries for encoded rows of a width; entries that follow from the columns become comments.
 
-    Images need nothing of their own, because pixels are columns.
+    Images need nothing of their own, because pixels are columns, and rows are shared with a label or without.
     """
     unknown = [key for key in entries if key not in _ENTRIES]
     if unknown:

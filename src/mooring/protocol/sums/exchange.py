@@ -79,11 +79,13 @@ class SumExchange(Exchange):
 
         return inspection
 
-    def draft(self, entries: Mapping[str, Any], width: int, *, has_images: bool) -> MechanismDraft:
+    def draft(self, entries: Mapping[str, Any], width: int, *, has_images: bool, has_label: bool) -> MechanismDraft:
         """Return all entries, so that people can see and change them; images have features of pictures."""
         settings = {key: value for key, value in entries.items() if key != "name"}
         settings |= {"features": "pictures"} if has_images else {}
-        return MechanismDraft(read_entries(SumSettings, settings, what="mechanism", cure="Correct it.").as_dict())
+        drafted = read_entries(SumSettings, settings, what="mechanism", cure="Correct it.")
+        drafted.require_label(has_label)
+        return MechanismDraft(drafted.as_dict())
 
     def prepare_public_file(self, entries: Mapping[str, Any], n_components: int | None) -> dict[str, Any]:
         """Return the entries with features of pictures that are not fitted."""

@@ -293,14 +293,10 @@ def _find_correlation(total: PairwiseTotal, columns: Sequence[str]) -> float:
 def _list_regressions(total: PairwiseTotal) -> Iterator[_Asked]:
     """Yield the regression on the most columns that is given, its odds ratios, and the first that is refused."""
     workload = total.workload
-    usable = [
-        levels for levels in workload.columns if levels.kind != "survival" and not (levels.is_log and levels.low <= 0)
-    ]
-    outcomes = [levels for levels in usable if levels.nodes or levels.n_levels - levels.has_missing == 2]
-    if not outcomes or len(usable) < 2:
+    if not workload.has_regressions:
         return
-    outcome = min(outcomes, key=lambda levels: levels.name != workload.label)
-    terms = [levels for levels in usable if levels.name != outcome.name]
+    outcome = min(workload.regression_outcomes, key=lambda levels: levels.name != workload.label)
+    terms = [levels for levels in workload.regressed if levels.name != outcome.name]
     answered, refused = None, None
     for n_terms in dict.fromkeys(min(n, len(terms)) for n in _TERMS):
         chosen = terms[:n_terms]

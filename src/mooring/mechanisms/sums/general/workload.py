@@ -126,6 +126,23 @@ class Workload:
         """Names of the label and of the column of survival, where there are such."""
         return tuple(levels.name for levels, place in zip(self.columns, self.places, strict=True) if place < 0)
 
+    @property
+    def regressed(self) -> tuple[Levels, ...]:
+        """Columns that a regression can name: all but survival and numbers whose logarithmic scale includes zero."""
+        return tuple(
+            levels for levels in self.columns if levels.kind != "survival" and not (levels.is_log and levels.low <= 0)
+        )
+
+    @property
+    def regression_outcomes(self) -> tuple[Levels, ...]:
+        """Columns that can be the outcome of a regression: numbers, and those of two levels besides missing values."""
+        return tuple(levels for levels in self.regressed if levels.nodes or levels.n_levels - levels.has_missing == 2)
+
+    @property
+    def has_regressions(self) -> bool:
+        """Whether some column can be regressed on another."""
+        return bool(self.regression_outcomes) and len(self.regressed) > 1
+
     def narrow(self, names: Collection[str]) -> Workload:
         """Return the workload of the outcomes and these columns alone, without impossible combinations."""
         kept = [
