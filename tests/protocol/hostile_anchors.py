@@ -34,7 +34,7 @@ def sealed(world: World, plain: bytes, recipients: Sequence[str] = ()) -> bytes:
     return b"".join(boxes) + lock(plain, key)
 
 
-def split_rows(name: str, reason: str, change: Callable[[np.ndarray], np.ndarray]) -> None:
+def add_anchor(name: str, reason: str, change: Callable[[np.ndarray], np.ndarray]) -> None:
     """Register what a dealer can seal and sign: `change` gets the good anchor."""
     add("anchor", name, reason, lambda w, _: w.signed_anchor(sealed(w, inner(w, change(w.matrix())))))
 
@@ -60,26 +60,26 @@ def made(name: str, reason: str, sealed_by: Callable[[World], bytes], signer: Ca
     add("anchor", name, reason, lambda w, _: w.signed_anchor(sealed_by(w), signer=signer(w)))
 
 
-split_rows("a_hundred_times", "orthonormal", lambda A: 100 * A)
-split_rows("a_hundredth", "orthonormal", lambda A: A / 100)
-split_rows("a_millionth_too_large", "orthonormal", lambda A: (1 + 1e-6) * A)
-split_rows("all_zero", "orthonormal", lambda A: 0 * A)
-split_rows("one_column_twice", "orthonormal", lambda A: A[:, [0, 1, 1]])
-split_rows("one_column_large", "orthonormal", lambda A: A * np.array([1, 1, 50.0]))
-split_rows("moved_a_little", "centred", lambda A: A + 1e-3)
-split_rows("orthonormal_and_off_centre", "centred", lambda A: np.linalg.qr(A + 1.0)[0])
-split_rows("of_rank_zero_and_huge", "centred", lambda A: np.full_like(A, 1e300))
+add_anchor("a_hundred_times", "orthonormal", lambda A: 100 * A)
+add_anchor("a_hundredth", "orthonormal", lambda A: A / 100)
+add_anchor("a_millionth_too_large", "orthonormal", lambda A: (1 + 1e-6) * A)
+add_anchor("all_zero", "orthonormal", lambda A: 0 * A)
+add_anchor("one_column_twice", "orthonormal", lambda A: A[:, [0, 1, 1]])
+add_anchor("one_column_large", "orthonormal", lambda A: A * np.array([1, 1, 50.0]))
+add_anchor("moved_a_little", "centred", lambda A: A + 1e-3)
+add_anchor("orthonormal_and_off_centre", "centred", lambda A: np.linalg.qr(A + 1.0)[0])
+add_anchor("of_rank_zero_and_huge", "centred", lambda A: np.full_like(A, 1e300))
 for word, value in {"nan": np.nan, "inf": np.inf, "minus_inf": -np.inf}.items():
-    split_rows(
+    add_anchor(
         f"with_{word}", "finite", lambda A, value=value: np.where(np.arange(A.size).reshape(A.shape) == 5, value, A)
     )
-split_rows("in_single_precision", INSIDE, lambda A: A.astype("<f4"))
-split_rows("transposed", INSIDE, lambda A: A.T.copy())
-split_rows("one_row_short", INSIDE, lambda A: A[1:].copy())
-split_rows("of_h_rows_only", INSIDE, lambda A: np.eye(H))
-split_rows("without_rows", INSIDE, lambda A: A[:0].copy())
-split_rows("too_narrow", INSIDE, lambda A: A[:, 1:].copy())
-split_rows("of_another_shape", INSIDE, lambda A: A.reshape(-1, 1))
+add_anchor("in_single_precision", INSIDE, lambda A: A.astype("<f4"))
+add_anchor("transposed", INSIDE, lambda A: A.T.copy())
+add_anchor("one_row_short", INSIDE, lambda A: A[1:].copy())
+add_anchor("of_h_rows_only", INSIDE, lambda A: np.eye(H))
+add_anchor("without_rows", INSIDE, lambda A: A[:0].copy())
+add_anchor("too_narrow", INSIDE, lambda A: A[:, 1:].copy())
+add_anchor("of_another_shape", INSIDE, lambda A: A.reshape(-1, 1))
 
 declare("for_another_study", STUDY, study="0" * 64)
 declare("for_another_nonce", STUDY, nonce="0" * 32)
