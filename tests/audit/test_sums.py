@@ -415,6 +415,7 @@ def test_pictures_by_class_are_simulated_attacked_and_planned_as_a_study_has_the
     bare = simulate_sums(
         rows, labels, privacy=None, feature_map=simulation.feature_map, rng=np.random.default_rng(0), by_class=True
     )
+    assert [each.sums.noise_scale > 0 for each in (simulation, bare)] == [True, False]
     worst = [
         max(outcome.figures["membership_auc"].value for outcome in outcomes if outcome.applies)
         for outcomes in (noisy, attack_total(bare, parts, options, (0,)))
