@@ -241,7 +241,7 @@ def flip_bit(data: bytes, place: int) -> bytes:
 def test_a_ledger_that_lost_fingerprints_lets_nothing_through(folder, damage):
     ledger = known(folder, seen(range(0, 100)))
     (prints,) = folder.glob("*.prints")
-    assert prints.name == f"rows-{'0' * 32}.prints"  # as in ledgers that are kept: under another name they would be lost
+    assert prints.name == f"rows-{'0' * 32}.prints"  # as in ledgers that are kept
     damage(prints)
     with raising(StorageError, "the ledger", reason="fingerprints"):
         ledger.record_intent("1" * 64, "later", seen(range(50, 150)))

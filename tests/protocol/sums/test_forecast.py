@@ -133,6 +133,15 @@ def test_too_few_rows_or_rows_of_one_class_are_no_sample_of_everybodys(n_rows: i
     assert forecast_sums(study, n_rows=4000, encoded=EncodedRows(rows, labels, None, rows)) is None
 
 
+def test_a_study_without_epsilon_is_forecast_without_noise_however_few_rows_there_are() -> None:
+    rows = np.random.default_rng(0).uniform(-1, 1, (40, 3))
+    encoded = EncodedRows(rows, (rows.sum(axis=1) > 0).astype(int), None, rows)
+    forecast = forecast_sums(draft(HOSPITAL[:3], TWO, epsilon=None), n_rows=40, encoded=encoded)
+    assert forecast is not None
+    (line,) = forecast.tables["Model"][1:]
+    assert float(line[2]) > 0.9  # noise with a standard deviation of one row would make it 0.82
+
+
 def test_the_declaration_decides_and_a_participants_own_rows_do_not(tmp_path: Path) -> None:
     given = make_sum_study(tmp_path, 4, expected_rows=40, epsilon=0.2)
     inspection = Participant(given.study, given.vaults[0]).check(given.table(0, 200))
