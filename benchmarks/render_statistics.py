@@ -108,9 +108,7 @@ def _write_widths(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _write_width(row: dict[str, Any], name: str, write: Callable[[float], str]) -> str:
-    shown = row["shown"]
-    if isinstance(shown, dict):  # results before 2026-11-19 have one share for all estimates of an answer
-        shown = shown.get(name, 0.0)
+    shown = row["shown"].get(name, 0.0)
     if name not in row["half_widths"] or shown < LEAST_SHOWN:
         return "mostly refused"
     width = write(row["half_widths"][name])
