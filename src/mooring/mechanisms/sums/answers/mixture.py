@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+from scipy.linalg import block_diag
 from scipy.optimize import minimize
 from scipy.special import softmax
 
@@ -101,37 +102,38 @@ def fit_mixture(total: PairwiseTotal, *, n_components: int = N_COMPONENTS) -> Mi
     workload, n = total.workload, max(total.n_rows, 1.0)
     target = _shrink_blocks(total)[: workload.n_features, : workload.n_features] / n
     shared = workload.shared[: workload.n_features, : workload.n_features]
-    blocks = [
-        contrasts * (levels.unit / workload.resolution)
-        for levels, contrasts in zip(workload.columns, workload.integer_contrasts, strict=True)
-    ]
-    constant = workload.constant_integer / workload.resolution
-    ends = np.cumsum([levels.n_levels for levels in workload.columns])[:-1]
+    features = block_diag(
+        *[
+            contrasts * (levels.unit / workload.resolution)
+            for levels, contrasts in zip(workload.columns, workload.integer_contrasts, strict=True)
+        ]
+    ).T
+    constant = np.full((n_components, 1), workload.constant_integer / workload.resolution)
+    firsts, columns = np.array([0, *workload.ends[:-1]]), workload.columns_of_levels
     start = np.concatenate([np.log(_find_margin(total, levels)) for levels in workload.columns])
     rng = np.random.default_rng(_SEED)
     logits = start + _START_SPREAD * rng.standard_normal((n_components, len(start)))
 
-    def unpack(x: Vector) -> tuple[Vector, list[Matrix]]:
-        parts = np.split(x[n_components:].reshape(n_components, -1), ends, axis=1)
-        return softmax(x[:n_components]), [softmax(part, axis=1) for part in parts]
+    def unpack(x: Vector) -> tuple[Vector, Matrix]:
+        levels = x[n_components:].reshape(n_components, -1)
+        powers = np.exp(levels - np.maximum.reduceat(levels, firsts, axis=1)[:, columns])
+        return softmax(x[:n_components]), powers / np.add.reduceat(powers, firsts, axis=1)[:, columns]
 
     def objective(x: Vector) -> tuple[float, Vector]:
-        weights, tables = unpack(x)
-        means = [table @ block.T for table, block in zip(tables, blocks, strict=True)]
-        phi = np.hstack([np.full((n_components, 1), constant), *means])
+        weights, table = unpack(x)
+        phi = np.hstack([constant, table @ features])
         error = np.where(shared, phi.T @ (weights[:, None] * phi) - target, 0.0)
         pulled = phi @ error
         of_weights = (pulled * phi).sum(axis=1)
-        gradients = [weights * (of_weights - weights @ of_weights)]
-        of_phi = 2 * weights[:, None] * pulled
-        for table, block, start in zip(tables, blocks, workload.starts, strict=True):
-            of_table = of_phi[:, start : start + len(block)] @ block
-            gradients.append(table * (of_table - (table * of_table).sum(axis=1, keepdims=True)))
-        return float((error**2).sum()) / 2, np.concatenate([gradients[0], np.hstack(gradients[1:]).ravel()])
+        of_table = table * ((2 * weights[:, None] * pulled[:, 1:]) @ features.T)
+        of_table -= table * np.add.reduceat(of_table, firsts, axis=1)[:, columns]
+        gradient = np.concatenate([weights * (of_weights - weights @ of_weights), of_table.ravel()])
+        return float((error**2).sum()) / 2, gradient
 
     first = np.concatenate([np.zeros(n_components), logits.ravel()])
     options = {"maxiter": _N_STEPS, "ftol": 1e-12, "gtol": 1e-9}
-    weights, tables = unpack(minimize(objective, first, jac=True, method="L-BFGS-B", options=options).x)
+    weights, table = unpack(minimize(objective, first, jac=True, method="L-BFGS-B", options=options).x)
+    tables = np.split(table, workload.ends[:-1], axis=1)
     spreads = [
         _find_spread(total, levels, weights @ table) for levels, table in zip(workload.columns, tables, strict=True)
     ]
