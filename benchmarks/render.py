@@ -40,14 +40,13 @@ def render_page() -> str:
 
 
 def _machine(result: dict[str, Any]) -> str:
-    return f"Measured on {result['date']}, {describe_machine(result['machine'])}."
+    return f"{result['date']}, {describe_machine(result['machine'])}."
 
 
 def _sharing(result: dict[str, Any]) -> str:
     lines = [
         "## Sharing a large table\n",
-        "`mooring share` beside reading the file once with pyarrow, and the matrix product alone. The target for peak",
-        f"memory is {LIMIT_MB} MB.\n",
+        f"`mooring share` beside reading the file once and the matrix product alone; target for memory: {LIMIT_MB} MB.\n",
         "| file | noise on rows | share | reading once | product alone | peak memory |",
         "|---|---|---|---|---|---|",
     ]
@@ -136,8 +135,7 @@ def _gpu(result: dict[str, Any]) -> str:
 def _batching(result: dict[str, Any]) -> str:
     lines = [
         "## Batches\n",
-        "Networks trained one after another, or as one ensemble; problems solved by `align` in a loop, or by one",
-        "`align_batch`. Below a ratio of 1, batching pays.\n",
+        "Networks trained one after another, or as one ensemble; problems solved by `align`, or by one `align_batch`.\n",
         "| " + " | ".join(batching.HEADINGS) + " |",
         "|---" * len(batching.HEADINGS) + "|",
         *("| " + " | ".join(cells) + " |" for entry in result.values() for cells in batching.lines(entry)),
@@ -156,8 +154,7 @@ def _batching(result: dict[str, Any]) -> str:
 def _quality(result: dict[str, Any]) -> str:
     lines = [
         "## Which optimum each solver finds\n",
-        "(10, 100, 400), twenty seeds: mooring's default against the power method, at most 500 iterations. 'Same' is within",
-        "one part in a hundred million; gains are relative.\n",
+        "(10, 100, 400), twenty seeds, against the power method. 'Same' is within one part in a hundred million.\n",
         "| v | v / v_PT | better | same | worse | mean gain | power method converged | certified |",
         "|---|---|---|---|---|---|---|---|",
     ]
@@ -174,13 +171,10 @@ def _quality(result: dict[str, Any]) -> str:
 
 _HEAD = """# Benchmarks
 
-`make bench` measures, `make docs` writes this page. Each row compares two ways in one run on one machine, as the mean
-over seeds: compare ratios, not seconds. (p, d, r) are participants, components and anchor rows; v is the [anchor
-noise](glossary.md).
-
-**The loop** is the paper's power method in a Python loop, stopped by its own rule or after 500 iterations. **mooring**
-is the default [solver](alignment.md), from raw uploads to finished maps, until objective *and* fixed-point residual are
-at least as good as the loop's.
+Each row compares two ways in one run on one machine, as the mean over seeds: compare ratios, not seconds. (p, d, r) are
+participants, components and anchor rows; v is the [anchor noise](glossary.md). The loop is the paper's power method in
+Python, stopped by its own rule or after 500 iterations; mooring's default [solver](alignment.md) runs until objective
+*and* residual are at least as good.
 """
 
 if __name__ == "__main__":

@@ -233,7 +233,7 @@ def _plan_table(name: str, entry: dict[str, Any]) -> str:
     written = [", ".join(f"{100 * one['gain']['value']:+.1f}" for one in part) for part in (again, [reported], fresh)]
     written[1] += f" [{100 * reported['gain']['low']:+.1f}, {100 * reported['gain']['high']:+.1f}]"
     lines.append(f"| points over training alone | | {' | '.join(written)} |")
-    lines.append(f"\n{len(plan['tried'])} points tried.\n")
+    lines.append("")
     return "\n".join(lines)
 
 
@@ -299,15 +299,13 @@ def _kind(point: dict[str, Any]) -> str:
 
 _HEAD = """# What the attacks recover
 
-**Every figure is a lower bound:** it is what the strongest attack that we ran recovers. Terms are in the
-[glossary](glossary.md), measures in the [audit](audit.md#what-an-audit-measures).
+**Every figure is a lower bound:** it is what the strongest attack that we ran recovers. The
+[audit](audit.md#what-an-audit-measures) defines the measures.
 
 - [Anchor noise](#anchor-noise) does not protect rows.
 - Private-data noise protects rows at a price: the table shows what `mooring plan` answers to its default
   [limit](audit.md#what-a-plan-does), an error of at least 0.5 on the most exposed tenth of rows (1 is guessing a row).
-  With 300 rows each, that noise makes the joint model worse than training alone; with 40 rows each it is better.
-- An error at the limit hides neither membership nor whose row is whose. [Secure sums](privacy.md) bound membership by a
-  guarantee.
+- An error at the limit hides neither membership nor whose row is whose. [Secure sums](privacy.md) bound membership.
 
 | data | what the plan answers |
 |---|---|
@@ -316,15 +314,14 @@ _HEAD = """# What the attacks recover
 ![Score against the strongest attack's error on the most exposed tenth](frontier.svg)
 
 Each of the next tables sets that point (interval: 95 % over rows) beside other seeds ({seeds}; each with its own split,
-maps and noise) and beside a smaller noise, which a plan with weaker attacks had recommended. s is the root mean square
-of projected rows. One colluder; support vector machine; MNIST through a public SVD, h = 30; {machine}.
+maps and noise) and beside a smaller noise. s is the root mean square of projected rows. One colluder; support vector
+machine; MNIST through a public SVD, h = 30; {machine}.
 """
 
 _POINTS = """## Smaller noise
 
-Audits up to version 0.2.0 recommended these points of private-data noise, or reported them first. Today's attackers,
-with the public rows where there are any, find this (in brackets the [control](audit.md#what-an-audit-measures);
-*register*: a rebuilt row's record is first among all of its class; *holder*: which participant has a given record):
+What attackers find, with the public rows where there are any (in brackets the control; *register*: a rebuilt row's
+record is first among all of its class; *holder*: which participant has a given record):
 
 | rows, noise | mean error | most exposed tenth | linked | TPR @ 1 % FPR | outlying, at 0.1 % | register | holder |
 |---|---|---|---|---|---|---|---|
@@ -338,22 +335,21 @@ _ANCHOR = """## Anchor noise
 
 Class means and covariances (`moments`) rebuild MNIST and link every row at every scale tried, up to about five times
 the transition scale v_PT ({mnist:.3f} for MNIST here, {celeba:.3f} for CelebA). Procrustes is the paper's strongest
-attack. One colluder, labels visible, no denoiser; CelebA's attackers have the public images, too. Error: ‖X̂ − X‖/‖X‖
-after projection, mean and range over splits, maps and noise.
+attack. One colluder, labels visible, no denoiser; CelebA's attackers have the public images, too. Error: ‖X̂ − X‖/‖X‖,
+mean and range.
 """
 
 _DENOISERS = """## Denoisers in the studies
 
-The studies of `mooring reproduce` put every attack through every denoiser of the audit. By kernels more of MNIST's rows
-are linked than by a Gaussian a class (AA-I-GDP with noise on rows, {n} draws, learned decoder, chance 10 %):
+With the [denoiser](attacks.md#denoisers) `kernel`, more of MNIST's rows are linked than with a Gaussian a class (AA-I-GDP
+with noise on rows, {n} draws, learned decoder, chance 10 %):
 
 | σ | by Gaussians | by kernels |
 |---|---|---|
 {kernels}
 
-By grids rows of tables are rebuilt more closely (AA-I-GDP, strongest attack, mean over deployments and draws; error
-‖X̂ − X‖/‖X‖ after projection). Attacks that denoise by themselves count in both columns. Settings that are not listed
-have all rows linked, with an error below {exact:g}:
+With `grid`, rows of tables are rebuilt more closely (AA-I-GDP, strongest attack, mean over deployments and draws; errors
+as above). Settings that are not listed have all rows linked, with an error below {exact:g}:
 
 | study | rows each | noise | error: by Gaussians | by all | linked |
 |---|---|---|---|---|---|

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 import mooring
 from mooring.cli.app import app
+from mooring.metrics.measures import MEASURES
 from mooring.protocol.step import Item, Step
 from mooring.protocol.steps import list_steps
 
@@ -101,6 +102,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     for source, target in SOURCES.items():
         markdown = markdown.replace(f"](../src/mooring/{source})", f"]({target})")
     markdown = re.sub(r"^<!-- steps: ([\w-]+) -->$", lambda marker: render_steps(marker[1]), markdown, flags=re.M)
+    markdown = re.sub(r"^<!-- measures -->$", lambda _: render_measures(), markdown, flags=re.M)
     if page.file.src_path == GLOSSARY.name:
         terms, heading, symbols = markdown.partition("## Symbols")
         return "\n".join(TERM.sub(_mark_term, line) for line in terms.splitlines()) + f"\n{heading}{symbols}"
@@ -228,6 +230,16 @@ def render_steps(which: str) -> str:
         only = "" if len(mechanisms) == len(lists) else ", ".join(mechanisms)
         head += [f"| {step.role} | {title} | {only} | {step.explanation} |"] if step.run else []
     return "\n".join(head)
+
+
+def render_measures() -> str:
+    """A table of the measures of leakage: what each is called in files and pages, what it counts, and how limits name it."""
+    head = ["| figure | in files | what it is | in a limit |", "|---|---|---|---|"]
+    lines = (
+        f"| {measure.title} | `{name}` | {measure.explanation} | {measure.limit and f'`{measure.limit}`'} |"
+        for name, measure in MEASURES.items()
+    )
+    return "\n".join([*head, *lines])
 
 
 def _find_mechanisms(lists: Mapping[str, Sequence[Step]]) -> dict[str, list[str]]:

@@ -6,6 +6,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from mooring.metrics.limits import LeakageLimit
+from mooring.metrics.measures import MEASURES
 from mooring.protocol.steps import list_steps
 
 
@@ -42,6 +44,15 @@ def test_tables_of_steps_have_a_line_for_each_step(reference: ModuleType) -> Non
         assert {line.count(" | ") for line in (head, *lines)} == {4}
         assert rule.count("|") == 6
     assert len(reference.render_steps("desk").splitlines()) > 10
+
+
+def test_the_table_of_measures_has_the_name_by_which_a_limit_is_read(reference: ModuleType) -> None:
+    cells = [line.strip("| ").split(" | ") for line in reference.render_measures().splitlines()[2:]]
+    assert {name.strip("`") for _, name, *_ in cells} == MEASURES.keys()
+    for _, name, _, *limit in cells:
+        if limit:
+            side = "at least" if "error" in limit[0] else "at most"
+            assert LeakageLimit.parse(f"{limit[0].strip('`')} {side} 1").measure == name.strip("`")
 
 
 def test_a_page_links_a_term_of_the_glossary_in_the_first_sentence_that_uses_it(reference: ModuleType) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from mooring_studies.comparison.results import Results
 from mooring_studies.figures.chart import Drawing
-from mooring_studies.figures.landscape import compare_with_pooled, error_share
+from mooring_studies.figures.landscape import error_share
 from mooring_studies.figures.study_figures import draw_study, house_style
 
 from tests.studies.support import LANDSCAPE_S, landscape_rows
@@ -29,11 +29,6 @@ def drawings(rows: list[dict[str, Any]], facts: dict[str, Any] | None = None) ->
 def titles(drawing: Drawing) -> list[str]:
     """The panels' titles, in order."""
     return [title for axes in drawing.canvas.axes if (title := axes.get_title(loc="left"))]
-
-
-def test_cells_are_compared_with_pooled_raw_of_the_same_deployment() -> None:
-    rows = [row for row in landscape_rows(deployments=2) if (row["method"], row["deployment"]) != ("pooled-raw", 1)]
-    assert len(compare_with_pooled(Results.from_rows(rows))) == 4
 
 
 def test_errors_are_in_units_of_guessing() -> None:

@@ -53,7 +53,7 @@ def share(
     check' has shown that they keep to the limits.
 
     In a study of secure sums, the bundle holds noisy sums over your rows, encrypted as shares to the combiners, so that the
-    analyst can open none of it. Using the same rows in a second such study spends more of your epsilon, which is counted.
+    analyst can open none of it. The epsilon of all such studies of your vault adds up, whatever rows each had.
 
     Example: mooring share patients.csv --study study.toml --vault st-mary/vault --anchor heart.anchor --labels
 

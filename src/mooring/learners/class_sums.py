@@ -10,7 +10,7 @@ Here C = Σ C_k, and σ √(2D) is the largest eigenvalue of noise of scale σ, 
 classes have the same λ: were it larger for a class of fewer rows, its determinant would decide instead of its shape. A rare
 class has no more noise than one of n/K rows, because its own covariance has less weight. Eigenvalues below zero, which come
 from noise, are set to zero before λ is added, and means are shrunk towards the mean of all rows unless they exceed their
-noise. a and ½ were chosen on scikit-learn's digits and on synthetic glyphs (docs/methods.md), and nothing here needs rows.
+noise. a and ½ were chosen on scikit-learn's digits and on synthetic glyphs, and nothing here needs rows.
 """
 
 from __future__ import annotations

@@ -29,7 +29,6 @@ from mooring_studies.comparison.results import Kind, Results
 from mooring_studies.comparison.sums_table import (
     EPSILONS,
     score_alone,
-    tabulate_answers,
     tabulate_line,
     tabulate_pictures,
     tabulate_sums,
@@ -69,7 +68,6 @@ def find(studies: Mapping[str, Results], comparisons: Sequence[Comparison] = ())
     figures["rival"] = _compare_with_rival(figures["sums"] or [])
     losses = [loss for line in figures["sums"] or [] for loss in line["general_loss"][:2] if np.isfinite(loss)]
     figures["general_loss"] = max(losses, default=None)
-    figures["answers"] = tabulate_answers(studies["sums"]) if "sums" in studies else []
     figures["picture_sums"] = tabulate_pictures(studies["sums"]) if "sums" in studies else []
     parts = [
         (name, part) for name in ("mnist", "celeba", "hospitals", "census") for part in _by_rows(studies.get(name))
@@ -273,6 +271,5 @@ def _on_table(name: str, rows: Results) -> Figures:
         "i_gdp": {
             "rows_each": max(independent.values("rows_each"), default=0),
             "matched": {"mean": mean_of(matched), "low": ends[0], "high": ends[1]},
-            "linear": score(independent, f"{_SCORE}:linear"),
         },
     }

@@ -70,20 +70,18 @@ def draw_landscape(material: fits.Material) -> list[chart.Drawing]:
     )  # fmt: skip
     max_of_k = material.describe_max_of_k("match", _METHODS, everywhere=True)
     repeated = np.concatenate([compare_deployments(rows, gains(results, rows)) for _, rows in panels])
-    apart = np.abs(compare_with_pooled(results))
     values: dict[str, Any] = {
         "resolved": f"{RESOLVED_GAIN:g}",
-        "repeated": (np.mean(repeated), np.percentile(repeated, 95)) if len(repeated) else None,
+        "repeated": np.mean(repeated) if len(repeated) else None,
         "sums": len(sums),
         "n_features": int(summed.numbers("n_features")[0]) if sums else 0,
-        "apart": (np.mean(apart), apart.max()) if len(apart) else None,
     }
     recognised = _Map(
         "membership", "members that are recognised in secure sums", "members recognised, %",
         lambda rows: rows.percent("membership_tpr"), "OrRd", ".0f", 0, 100,
     )  # fmt: skip
     allowed = summed.where(epsilon=1.0).percent("membership_limit") if sums else np.empty(0)
-    permitted = f"{allowed.mean():.1f}" if len(allowed) else "–"
+    permitted = f"{allowed.mean():.2f}" if len(allowed) else "–"
     return [
         chart.describe(_draw_maps(material, worth + sums, gain), "gain", "gain", **values),
         *(
@@ -132,14 +130,6 @@ def _describe_unit(material: fits.Material) -> str:
     known = [cell["standard_deviation"] for cell in material.facts.get("cells", [])]
     size = f" ({min(known):.2f} to {max(known):.2f} here)" if known else ""
     return f"the standard deviation of the projected rows, columns centred{size}"
-
-
-def compare_with_pooled(results: Results) -> list[float]:
-    """Percentage points, of every cell in every deployment, by which joining without noise is above pooled raw."""
-    pooled, joint = (results.where(method=method) for method in (terms.POOLED_RAW, terms.ALIGNED))
-    known = dict(zip(_places(pooled), pooled.percent(_SCORE), strict=True))
-    pairs = zip(_places(joint), joint.percent(_SCORE), strict=True)
-    return [float(score - known[place]) for place, score in pairs if place in known]
 
 
 def _places(rows: Results) -> list[tuple[float, ...]]:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from mooring.typing import Vector
-from mooring_studies.comparison.curves import WIDEST_GAP
 from mooring_studies.comparison.results import Results
 from mooring_studies.figures import chart, fits, readings, terms
 from mooring_studies.figures.frontier import NOTICEABLE
@@ -241,7 +240,6 @@ def draw_deployments(material: fits.Material) -> list[chart.Drawing]:
     values: dict[str, Any] = {
         "n": len(known),
         "own_projections": material.study == "mnist",  # that of faces is public, and one
-        "widest_gap": 100 * WIDEST_GAP,
     }
     return [chart.describe(canvas, "deployments", "deployments", **values)]
 

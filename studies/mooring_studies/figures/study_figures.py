@@ -157,13 +157,13 @@ def _describe_sums(drawing: chart.Drawing, results: Results) -> chart.Drawing:
     if lines.isdisjoint(SUMS):
         return drawing
 
-    def percentage(epsilon: float | None, name: str) -> str:
+    def percentage(epsilon: float | None, name: str, digits: int = 1) -> str:
         rows = results.where(method=SECURE_SUM, epsilon=epsilon)
-        known = [f"{mean(part.percent(name)) or 0.0:.1f}" for _, part in split_by_rows(rows)]
+        known = [f"{mean(part.percent(name)) or 0.0:.{digits}f}" for _, part in split_by_rows(rows)]
         return " and ".join(dict.fromkeys(known)) + " %"
 
     values = {"without": percentage(None, "membership_tpr"), "private": percentage(1.0, "membership_tpr")}
-    values["limit"] = percentage(1.0, "membership_limit")
+    values["limit"] = percentage(1.0, "membership_limit", digits=2)
     words = render_sentence("captions.txt.jinja", "secure_sums", values, package="mooring_studies")
     return replace(drawing, caption=f"{drawing.caption} {words}")
 
