@@ -19,6 +19,7 @@ from mkdocs.structure.pages import Page
 from typer.testing import CliRunner
 
 import mooring
+from mooring.attacks import CollusionView, PairwiseView, SumView, attacks_on
 from mooring.cli.app import app
 from mooring.metrics.measures import MEASURES
 from mooring.protocol.step import Item, Step
@@ -45,6 +46,8 @@ PAGES = {
     "estimators": ("Estimators", ("mooring.estimators",)),
     "theory": ("Theory", ("mooring.theory",)),
 }
+VIEWS: dict[str, type] = {"rotation": CollusionView, "sums": SumView, "general total": PairwiseView}
+"""What attackers see of each kind of study."""
 ENUMERATIONS = (".NeighboringRelation", ".NoiseUnit", ".Termination")
 FETCHED = {
     ".html": re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=[\"']?((?:https?:)?//[^\"' >]+)"),
@@ -103,6 +106,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         markdown = markdown.replace(f"](../src/mooring/{source})", f"]({target})")
     markdown = re.sub(r"^<!-- steps: ([\w-]+) -->$", lambda marker: render_steps(marker[1]), markdown, flags=re.M)
     markdown = re.sub(r"^<!-- measures -->$", lambda _: render_measures(), markdown, flags=re.M)
+    markdown = re.sub(r"^<!-- attacks: ([\w ]+) -->$", lambda marker: render_attacks(marker[1]), markdown, flags=re.M)
     if page.file.src_path == GLOSSARY.name:
         terms, heading, symbols = markdown.partition("## Symbols")
         return "\n".join(TERM.sub(_mark_term, line) for line in terms.splitlines()) + f"\n{heading}{symbols}"
@@ -230,6 +234,15 @@ def render_steps(which: str) -> str:
         only = "" if len(mechanisms) == len(lists) else ", ".join(mechanisms)
         head += [f"| {step.role} | {title} | {only} | {step.explanation} |"] if step.run else []
     return "\n".join(head)
+
+
+def render_attacks(on: str) -> str:
+    """A table of the attacks on rotation, on sums or on the general total, and of what each uses."""
+    head = ["| attack | what it uses |", "|---|---|"]
+    lines = (
+        f"| `{attack.name}`{' (the paper)' * attack.in_paper} | {attack.summary} |" for attack in attacks_on(VIEWS[on])
+    )
+    return "\n".join([*head, *lines])
 
 
 def render_measures() -> str:

@@ -40,13 +40,23 @@ def render_gallery(figures: Mapping[str, Sequence[Figure]], titles: Mapping[str,
         {
             "title": titles.get(study, study),
             "figures": [
-                {"title": figure.title, "caption": next(captions), "path": figure.path.relative_to(under).as_posix()}
+                {
+                    "title": _without_data(figure.title),
+                    "caption": next(captions),
+                    "path": figure.path.relative_to(under).as_posix(),
+                }
                 for figure in drawn
             ],
         }
         for study, drawn in figures.items()
     ]
     return render_markdown("figures.md.jinja", {"studies": studies})
+
+
+def _without_data(title: str) -> str:
+    """A figure's title without the data's name before its colon, which the heading of its study says."""
+    words = title.partition(": ")[2] or title
+    return words[0].upper() + words[1:]
 
 
 def _without_repetition(texts: Iterable[str]) -> list[str]:

@@ -1,7 +1,10 @@
 """The certificate says yes only where it may, and its bound on what is left holds."""
 
+import json
+import re
 from collections.abc import Callable
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -195,7 +198,7 @@ def test_maps_that_cancel_are_not_certified() -> None:
 
 @pytest.mark.parametrize(("shape", "certified"), [((5, 3, 4), 6), ((20, 4, 16), 0)])
 def test_above_the_transition_certificates_depend_on_the_shape(shape: tuple[int, int, int], certified: int) -> None:
-    """As docs/certificate.md has it: at twice v_PT, a short anchor is certified in 6 draws of 6, a longer one in none."""
+    """As docs/alignment.md has it: at twice v_PT, a short anchor is certified in 6 draws of 6, a longer one in none."""
     p, d, r = shape
     count = 0
     for seed in range(6):
@@ -204,6 +207,19 @@ def test_above_the_transition_certificates_depend_on_the_shape(shape: tuple[int,
         uploads = [anchor @ sample_orthogonal(d, rng=rng) + v * rng.standard_normal((r, d)) for _ in range(p)]
         count += align(uploads, certify=True).certificate.certified
     assert count == certified
+
+
+def test_the_page_states_what_was_measured_of_certificates() -> None:
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "alignment.md").read_text(encoding="utf-8")
+    stated = re.search(r"up to ([\d.]+) v_PT and none from ([\d.]+) v_PT on,.*?gap was\s+(\d+) to (\d+) %", page, re.S)
+    assert stated is not None
+    last, first, least, most = map(float, stated.groups())
+    rows = json.loads((root / "benchmarks" / "results" / "certified_share.json").read_text(encoding="utf-8"))["rows"]
+    assert {row["certified"] for row in rows if row["share_of_transition"] <= last} == {1.0}
+    beyond = [row for row in rows if row["share_of_transition"] >= first]
+    assert {row["certified"] for row in beyond} == {0.0}
+    assert {least <= 100 * row["largest_gap"] <= most for row in beyond} == {True}
 
 
 def test_a_certificate_reads_as_a_sentence() -> None:

@@ -1,11 +1,9 @@
-"""The documentation names tests, files and attacks that there are."""
+"""The documentation names tests and files that there are."""
 
 import re
 from pathlib import Path
 
 import pytest
-
-from mooring.attacks import CollusionView, PairwiseView, SumView, attacks_on
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/README.md")]
@@ -26,10 +24,3 @@ def test_tests_and_files_that_a_page_names_exist(page: Path, names_of_tests: set
         assert (ROOT / path).exists() or path.startswith(("benchmarks/results", "docs/benchmarks")), path
     for target in re.findall(r"\]\((?!\w+:)([^)#]+)[)#]", text):
         assert (page.parent / target).exists(), target
-
-
-def test_the_page_of_attacks_has_a_line_for_each() -> None:
-    text = (ROOT / "docs" / "attacks.md").read_text(encoding="utf-8")
-    described = re.findall(r"^\| `([\w-]+)` \|", text, flags=re.M)
-    views = (CollusionView, SumView, PairwiseView)
-    assert {attack.name for view in views for attack in attacks_on(view)} <= set(described)

@@ -1,11 +1,13 @@
 """The hook of the documentation's site. The site itself, and every link in it: make site."""
 
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from mooring.attacks import CollusionView, PairwiseView, SumView, attacks_on
 from mooring.metrics.limits import LeakageLimit
 from mooring.metrics.measures import MEASURES
 from mooring.protocol.steps import list_steps
@@ -53,6 +55,14 @@ def test_the_table_of_measures_has_the_name_by_which_a_limit_is_read(reference: 
         if limit:
             side = "at least" if "error" in limit[0] else "at most"
             assert LeakageLimit.parse(f"{limit[0].strip('`')} {side} 1").measure == name.strip("`")
+
+
+def test_the_page_of_attacks_has_a_line_for_each(reference: ModuleType) -> None:
+    page = SimpleNamespace(file=SimpleNamespace(src_path="attacks.md", src_uri="attacks.md"))
+    text = reference.on_page_markdown((reference.ROOT / "docs" / "attacks.md").read_text(encoding="utf-8"), page)
+    described = re.findall(r"^\| `([\w-]+)`(?: \(the paper\))? \| [^|]+ \|$", text, flags=re.M)
+    attacks = [attack.name for view in (CollusionView, SumView, PairwiseView) for attack in attacks_on(view)]
+    assert {name: described.count(name) for name in attacks} == dict.fromkeys(attacks, 1)
 
 
 def test_a_page_links_a_term_of_the_glossary_in_the_first_sentence_that_uses_it(reference: ModuleType) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 
 from mooring_studies.comparison.claims import Verdict, judge_claims
 from mooring_studies.comparison.numbers import (
-    AS_BUILT,
     LARGE_FACTOR,
     LARGE_POINTS,
     LARGE_SHARES,
@@ -150,8 +149,7 @@ def write_comparison(comparisons: Sequence[Comparison]) -> str:
 
 
 def describe_comparison(comparisons: Sequence[Comparison]) -> dict[str, Any]:
-    """What the page states about all numbers, as plain values: counts, rules, settings that differ."""
-    settings = [row for row in as_dicts(comparisons) if row["kind"] == "setting" and row["large"]]
+    """What the page states about all numbers, as plain values: counts and rules."""
     return {
         "counts": _count(comparisons),
         "rules": {
@@ -160,7 +158,6 @@ def describe_comparison(comparisons: Sequence[Comparison]) -> dict[str, Any]:
             "count": 100 * LARGE_SHARES["count"],
             "other": 100 * LARGE_SHARES[""],
         },
-        "settings": settings,
     }
 
 
@@ -170,11 +167,8 @@ def _count(comparisons: Sequence[Comparison]) -> dict[str, int]:
     results = [comparison for comparison in comparisons if comparison.number.kind == "result"]
     alike = [comparison for comparison in settings if comparison.ours is not None]
     measured = [comparison for comparison in results if comparison.ours is not None]
-    built = sum(comparison.number.ours == AS_BUILT for comparison in alike)
     return {
         "settings": len(settings),
-        "settings_read": len(alike) - built,
-        "settings_built": built,
         "settings_large": sum(comparison.large for comparison in alike),
         "results": len(results),
         "results_had": len(measured),

@@ -27,7 +27,6 @@ from mooring_studies.comparison.reading import (
 )
 from mooring_studies.comparison.results import Kind, Results
 from mooring_studies.comparison.sums_table import (
-    EPSILONS,
     score_alone,
     tabulate_line,
     tabulate_pictures,
@@ -78,17 +77,11 @@ def find(studies: Mapping[str, Results], comparisons: Sequence[Comparison] = ())
 
 
 def _compare_with_rival(lines: Sequence[Figures]) -> Figures:
-    """In how many comparisons DP-EBM is ahead of secure sums on the same splits, and in which cases at which ε."""
+    """In how many comparisons DP-EBM is ahead of secure sums on the same splits."""
     leads = [np.array(line["rival_lead"]) for line in lines]
-    cases = []
-    for line, lead in zip(lines, leads, strict=True):
-        levels = [f"{epsilon:g}" for epsilon, points in zip(EPSILONS[1:], lead, strict=True) if points > 0]
-        if levels:
-            cases.append(f"{line['case']}, {line['size']} (ε = {', '.join(levels)})")
     return {
         "of": sum(int(np.isfinite(lead).sum()) for lead in leads),
         "ahead": sum(int((lead > 0).sum()) for lead in leads),
-        "cases": cases,
         "n_splits": max((line["n_rival"] for line in lines), default=0),
     }
 
