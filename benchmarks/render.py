@@ -85,8 +85,8 @@ def _general_total(result: dict[str, Any]) -> str:
     if pictures := result.get("pictures"):
         size = pictures["bundle_megabytes"]
         lines.append(
-            f"One of pictures that are summed by class, {pictures['classes']} classes and {pictures['features']} features, "
-            f"has {pictures['numbers']:,} numbers and {size:.1f} MB{_missed(size <= LIMIT_PICTURES_MB)}."
+            f"One of pictures summed by class, {pictures['classes']} classes and {pictures['features']} features, "
+            f"has {size:.1f} MB{_missed(size <= LIMIT_PICTURES_MB)}."
         )
     return "\n".join([*lines, "", _machine(result)]) + "\n"
 
@@ -144,9 +144,7 @@ def _batching(result: dict[str, Any]) -> str:
     for entry in result.values():
         device, alone, members = (entry["training"][key] for key in ("device", "members_timed_alone", "members"))
         quick = " A quick run, of small sizes." if entry["quick"] else ""
-        scaled = f" Training one at a time was timed on {alone} of the {members} networks and scaled." * (
-            alone < members
-        )
+        scaled = f" Training one at a time: {alone} of the {members} networks, scaled." * (alone < members)
         lines.append(f"On {device}: {_machine(entry)}{quick}{scaled}\n")
     return "\n".join(lines)
 

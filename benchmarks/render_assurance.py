@@ -10,49 +10,49 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parent / "src" / "mooring"
-READERS = {
-    "bundle": "a participant",
-    "map": "the analyst",
-    "anchor": "the dealer",
-    "sealed anchor": "the dealer",
-    "card": "a participant",
-    "study": "the designer",
-    "header": "a participant",
-    "model": "the analyst",
-    "projection": "the designer",
-    "csv": "the reader's own disk",
-    "parquet": "the reader's own disk",
-    "ledger": "the reader's own disk",
-    "identity": "the reader's own disk",
-    "alignment.safetensors": "the reader's own disk",
-    "collaboration.parquet": "the reader's own disk",
-    "intake.json": "the reader's own disk",
-    "alignment.json": "the reader's own disk",
-    "flare requests": "a FLARE site",
-    "flare files": "a FLARE site",
-    "flare answers": "a FLARE site",
-    "flare result": "the FLARE server",
-    "flare task": "the FLARE server",
-    "flare app": "the FLARE server",
-    "flare messages": "the FLARE server",
-    "dask bundle": "a participant",
-    "dask listing": "an object store",
-    "dask part": "another Dask worker",
-    "sum bundle": "a participant",
-    "sum box": "a participant",
-    "sum receipt": "a combiner",
-    "sum closing list": "the analyst",
-    "sum share": "a combiner",
-    "sum result": "the analyst",
-    "sum model of a column": "the analyst",
-    "mapping": "the reader's own disk",
-    "matched table": "the reader's own disk",
-    "records": "the reader's own disk",
-    "place listing": "an object store",
-    "envelope": "whoever carries files",
-    "journal": "the reader's own disk",
-}
-"""Who wrote the bytes that a target of fuzzing reads, in the order of the targets."""
+READERS = (
+    "bundle",
+    "map",
+    "anchor",
+    "sealed anchor",
+    "card",
+    "study",
+    "header",
+    "model",
+    "projection",
+    "csv",
+    "parquet",
+    "ledger",
+    "identity",
+    "alignment.safetensors",
+    "collaboration.parquet",
+    "intake.json",
+    "alignment.json",
+    "flare requests",
+    "flare files",
+    "flare answers",
+    "flare result",
+    "flare task",
+    "flare app",
+    "flare messages",
+    "dask bundle",
+    "dask listing",
+    "dask part",
+    "sum bundle",
+    "sum box",
+    "sum receipt",
+    "sum closing list",
+    "sum share",
+    "sum result",
+    "sum model of a column",
+    "mapping",
+    "matched table",
+    "records",
+    "place listing",
+    "envelope",
+    "journal",
+)
+"""What each target of fuzzing reads, in the order of the targets."""
 
 
 def main() -> None:
@@ -75,7 +75,6 @@ def render(fuzz: dict[str, Any], mutants: dict[str, Any] | None) -> str:
         by_outcome[one["outcome"]].append(one)
     return environment.get_template("assurance.md.jinja").render(
         fuzz=fuzz,
-        sources=_group_by_source(fuzz["targets"]),
         missing=[name for name in READERS if name not in fuzz["targets"]],
         mutants=mutants,
         n_inputs=sum(one["inputs"] for one in fuzz["targets"].values()),
@@ -85,15 +84,6 @@ def render(fuzz: dict[str, Any], mutants: dict[str, Any] | None) -> str:
         equivalent=by_outcome["equivalent"],
         removed={one["module"] for one in by_outcome["survived"] if not (SOURCES / one["module"]).exists()},
     )
-
-
-def _group_by_source(targets: dict[str, dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Results by reader, for each source of bytes that has a reader with results."""
-    grouped: dict[str, dict[str, dict[str, Any]]] = {}
-    for name, source in READERS.items():
-        if name in targets:
-            grouped.setdefault(source, {})[name] = targets[name]
-    return grouped
 
 
 def _read(path: Path) -> dict[str, Any]:

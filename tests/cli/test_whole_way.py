@@ -30,7 +30,8 @@ from tests import commands
 WHOLE_PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
 PAGE, _BY_SUMS = WHOLE_PAGE.split("## The way through by secure sums")
 _DRAFT, _REST = _BY_SUMS.split("**3. Check", 1)
-SUMS = _DRAFT + PAGE[PAGE.index("**2. Join") : PAGE.index("**4. Deal")] + _REST.partition("## Who never sends")[0]
+_JOIN, _DELIVER = PAGE[PAGE.index("**2. Join") : PAGE.index("**4. Deal")], PAGE[PAGE.index("**8. Deliver") :]
+SUMS = _DRAFT + _JOIN + _REST.partition("## Who never sends")[0] + _DELIVER
 PAGE += _REST.partition("## Who never sends")[2]
 NAMES = ("north", "south", "east", "west")
 N_ROWS, N_NEW = 60, 12

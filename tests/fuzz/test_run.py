@@ -21,7 +21,7 @@ def test_results_are_kept_target_by_target_and_a_later_run_adds_to_its_own(tmp_p
 
 
 def test_the_page_counts_findings_and_mutants() -> None:
-    assert tuple(READERS) == NAMES
+    assert READERS == NAMES
     targets = {"bundle": {"inputs": 1000, "edges": 2, "seconds": 3, "finding": "KeyError"}}
     changes = [{"module": "theory.py", "line": 1, "change": "a | b", "outcome": "killed"} for _ in range(3)]
     changes += [changes[0] | {"outcome": "survived"}, changes[0] | {"outcome": "equivalent", "why": "of no effect"}]

@@ -6,7 +6,6 @@ is left out.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -155,31 +154,15 @@ def _on_faces(deployments: Deployments) -> Figures:
 
 
 def _on_participants(rows: Results) -> Figures:
-    """CelebA from two participants to fifty: one series for each number of identities that all of them have."""
-    little = paper_number("participants.utility.0.01.p2").args["at"]
+    """CelebA from two participants to fifty: the least and the most that the strongest attack links at one noise."""
     half = (paper_number("participants.setting.anchor-noise").value or 0.0) / 2
-    lines, order = [], []
-    for each in rows.values("identities_each"):
-        series = []
-        for p in rows.where(identities_each=each).values("n_participants"):
-            study = Study(rows.where(n_participants=p, identities_each=each))
-            utility = study.curve(ANCHOR, "balanced_accuracy")
-            series.append(
-                {
-                    "identities_each": each,
-                    "participants": p,
-                    "alone": study.mean("local-only"),
-                    "pooled": study.mean("pooled-raw"),
-                    "little": float(utility.at(little)),
-                    "half": float(utility.at(half)),
-                    "i_gdp": study.mean("i-gdp"),
-                    "linked": share_at(study.curve(ANCHOR, "envelope:linkage"), half),
-                }
-            )
-        grows = all(line["little"] < other["little"] for line, other in itertools.pairwise(series))
-        order.append({"identities_each": each, "grows": grows})
-        lines += series
-    return {"little": little, "half": half, "lines": lines, "order": order}
+    parts = [
+        Study(rows.where(n_participants=p, identities_each=each))
+        for each in rows.values("identities_each")
+        for p in rows.where(identities_each=each).values("n_participants")
+    ]
+    linked = [share_at(study.curve(ANCHOR, "envelope:linkage"), half) for study in parts]
+    return {"half": half, "least": min(linked), "most": max(linked)}
 
 
 def _on_landscape(rows: Results) -> Figures:
