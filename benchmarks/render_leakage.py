@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
@@ -29,21 +29,11 @@ SHOWN = {
 }
 """Measures in the order of the tables, and what they are called there."""
 ERRORS = ("exposed_tenth", "centred_error")
-_OF_POINTS = (
-    "centred_error",
-    "exposed_tenth",
-    "linkage",
-    "membership_at_1_percent",
-    "outlying_membership_at_0.1_percent",
-    "register_class",
-    "holder",
-)
-_CLOSER = 0.1
-"""A difference of errors from which on a line of the table of denoisers is shown."""
+_OF_POINTS = ("exposed_tenth", "linkage", "membership_at_1_percent", "register_class", "holder")
+_LEVEL = 0.5
+"""The noise on rows, in units of their root mean square, at which denoisers are compared on tables."""
 _NOISE_ON_ROWS = (0, 4, 8, 12, 16, 20, 30, 50)
 _OLD, _EVERY = ("denoised",), ("denoised", "kernel", "grid")
-_SHOWN_OF_TABLES = (("error", _OLD), ("error", _EVERY), ("match", _EVERY))
-_ONE_NOISE = ("aa-i-gdp-data-noise", "aa-i-gdp-anchor-noise")
 
 
 def main() -> None:
@@ -55,26 +45,16 @@ def main() -> None:
 def render() -> str:
     """Return the page, from the kept results."""
     plans, leakage, points = _read("plans.json"), _read("leakage.json"), _read("points.json")
-    tables = [_plan_table(name, entry) for name, entry in plans.items()]
     mnist, celeba = (transition_scale(10, h, 4 * h) for h in (100, 400))
     seeds = sorted({one["seed"] for entry in plans.values() for one in entry["fresh"]})
-    answers = "\n".join(_answer(name, entry["plan"]) for name, entry in plans.items())
     machines = "; ".join(dict.fromkeys(_machine(entry) for entry in plans.values()))
-    head = _HEAD.format(answers=answers, seeds=", ".join(map(str, seeds)), machine=machines)
+    head = _HEAD.format(
+        plans=_plans_table(plans), warning=_warning(plans), seeds=", ".join(map(str, seeds)), machine=machines
+    )
     anchor = _ANCHOR.format(mnist=mnist, celeba=celeba)
-    denoisers = _DENOISERS.format(**_compare_denoisers(), **_compare_on_tables())
-    return "\n".join([head, *tables, _points_section(points), anchor, _attack_table(leakage), denoisers])
-
-
-def _answer(name: str, plan: dict[str, Any]) -> str:
-    """A line of the table of recommendations."""
-    point = _noise(plan["reported"])
-    said = {
-        "pays": f"{point} is recommended",
-        "cannot tell": f"{point} keeps to the limit; whether joining pays cannot be decided",
-    }
-    answer = said.get(plan["answer"], f"nothing: {point} keeps to the limit, and joining does not pay")
-    return f"| {name} | {answer} |"
+    heading, found = _DENOISERS.format(**_compare_denoisers(), **_compare_on_tables()).split("\n\n")
+    denoisers = f"{heading}\n\n{_fill(found)}\n"
+    return "\n".join([head, _points_section(points), anchor, _attack_table(leakage), denoisers])
 
 
 def _points_section(points: dict[str, Any]) -> str:
@@ -129,37 +109,32 @@ def _compare_denoisers() -> dict[str, Any]:
 
 
 def _compare_on_tables() -> dict[str, Any]:
-    """The strongest attack on tables with noise, by Gaussians alone and by every denoiser."""
-    lines = []
+    """The strongest attack on tables with noise, by Gaussians alone and by every denoiser, at one noise."""
+    found = []
     for path in sorted((DOCS.parent / "results").glob("*/results.parquet")):
         table, study = pq.read_table(path), path.parent.name
         kinds = {name.rpartition("+")[2] for name in table.column_names if name.startswith("error:")}
         facts = json.loads((path.parent / "facts.json").read_text(encoding="utf-8"))
         units = {(one["deployment"], one["rows_each"]): one["rms"] for one in facts.get("parts", ())}
-        points: dict[tuple[int, bool, float], list[dict[str, Any]]] = {}
-        for row in table.filter(pc.is_in(table["method"], pa.array(_ONE_NOISE))).to_pylist() if "grid" in kinds else ():
+        points: dict[int, list[dict[str, Any]]] = {}
+        for row in table.filter(pc.field("method") == "aa-i-gdp-data-noise").to_pylist() if "grid" in kinds else ():
             level = row["data_noise_scale"] / units[row["deployment"], row["rows_each"]]
-            noise = (False, level) if level else (True, row["anchor_noise_scale"])
-            points.setdefault((row["rows_each"], noise[0], round(noise[1], 6)), []).append(row)
-        for (size, is_anchor, level), own in sorted(points.items()):
-            means = [float(np.mean([_strongest(row, *shown) for row in own])) for shown in _SHOWN_OF_TABLES]
-            if means[0] - means[1] < _CLOSER:
-                continue
-            cells = [study, f"{size:,}", f"v = {level:g}" if is_anchor else f"σ = {level:g} s"]
-            cells += [*(f"{value:.2f}" for value in means[:2]), f"{means[2]:.0%}"]
-            lines.append("| " + " | ".join(cells) + " |")
-    return {"tables": "\n".join(lines), "least": _CLOSER}
+            if round(level, 6) == _LEVEL:
+                points.setdefault(row["rows_each"], []).append(row)
+        for size, own in sorted(points.items()):
+            old, new = (float(np.mean([_strongest(row, denoisers) for row in own])) for denoisers in (_OLD, _EVERY))
+            found.append(f"{new:.2f} instead of {old:.2f} ({study}, {size:,} rows each)")
+    return {"tables": ", ".join(found), "level": _LEVEL}
 
 
-def _strongest(row: dict[str, Any], kind: str, denoisers: Sequence[str]) -> float:
-    """The figure of the strongest attack in a row of results, through no denoiser or one of these."""
-    found = [
+def _strongest(row: dict[str, Any], denoisers: Sequence[str]) -> float:
+    """The error of the strongest attack in a row of results, through no denoiser or one of these."""
+    return min(
         value
         for name, value in row.items()
-        if name.startswith(f"{kind}:") and value is not None and name != "error:guessing"
+        if name.startswith("error:") and value is not None and name != "error:guessing"
         if "+" not in name or name.rpartition("+")[2] in denoisers
-    ]
-    return min(found) if kind == "error" else max(found)
+    )
 
 
 def _read(name: str) -> dict[str, Any]:
@@ -180,8 +155,8 @@ def _attack_table(leakage: dict[str, Any]) -> str:
     for key, entry in leakage.items():
         rows, guess = entry["rows"], entry["guessing"]
         notes.append(
-            f"{key}: {_seeds(rows)} draws; guessing the mean of the class has an error of {guess['class mean']:.2f}. "
-            f"{_machine(entry)}.\n"
+            f"{key} ({_seeds(rows)} draws; guessing the mean of the class has an error of {guess['class mean']:.2f}; "
+            f"{_machine(entry)})"
         )
         for v in dict.fromkeys(row["v"] for row in rows):
             own = [row for row in rows if row["v"] == v]
@@ -191,8 +166,12 @@ def _attack_table(leakage: dict[str, Any]) -> str:
             lines.append("| " + " | ".join(cells) + " |")
             if jointly := _of(own, "joint-moments", "error"):
                 apart.append(abs(np.mean(jointly) - np.mean(_of(own, "moments", "error"))))
-    joint = f"The mean error of `joint-moments` is within {max(apart):.3f} of that of `moments`.\n"
-    return "\n".join([*lines, "", joint, *notes])
+    joint = f"The mean error of `joint-moments` is within {max(apart):.3f} of that of `moments`."
+    return "\n".join([*lines, "", _fill(f"{joint} {'; '.join(notes)}."), ""])
+
+
+def _fill(paragraph: str) -> str:
+    return textwrap.fill(paragraph, 120, break_on_hyphens=False, break_long_words=False)
 
 
 def _seeds(rows: list[dict[str, Any]]) -> str:
@@ -214,34 +193,55 @@ def _mean(rows: list[dict[str, Any]], attack: str, what: str) -> str:
     return f"{np.mean(values):.0%}" if values else "–"
 
 
-def _plan_table(name: str, entry: dict[str, Any]) -> str:
-    plan, fresh = entry["plan"], entry["fresh"]
-    reported = plan["reported"]
-    lines = [
-        f"## {name}\n",
-        *([f"**{said}**\n"] if plan["recommended"] and (said := _warning(reported)) else []),
-        f"| | chance; control | {_noise(reported)}: the plan's other half | and other seeds |",
-        "|---|---|---|---|",
-    ]
+def _plans_table(plans: dict[str, Any]) -> str:
+    """What a plan answers, and what attackers find at its point: one column for each data set."""
+    lines = ["| | " + " | ".join(plans) + " |", "|---" * (len(plans) + 1) + "|"]
+    reported = [entry["plan"]["reported"] for entry in plans.values()]
+    rows = {
+        "the plan answers": [_answer(entry["plan"]) for entry in plans.values()],
+        "least noise that keeps to the limit": [_noise(one) for one in reported],
+    }
+    others: dict[str, list[str]] = {}
     for measure, words in SHOWN.items():
-        one = reported["figures"][measure]
-        cells = [
-            words,
-            f"{_number(measure, one['chance'])}; {_number(measure, one['control'])}",
-        ]
-        cells += [_bounded(measure, one["value"], one["interval"]), _range(measure, fresh)]
-        lines.append("| " + " | ".join(cells) + " |")
-    written = [", ".join(f"{100 * one['gain']['value']:+.1f}" for one in part) for part in ([reported], fresh)]
-    written[0] += f" [{100 * reported['gain']['low']:+.1f}, {100 * reported['gain']['high']:+.1f}]"
-    lines.append(f"| points over training alone | | {' | '.join(written)} |")
-    lines.append("")
+        rows[words] = [_stated(measure, one["figures"][measure]) for one in reported]
+        others[words] = [_range(measure, entry["fresh"]) for entry in plans.values()]
+    rows[gain := "points over training alone"] = [_gained(one["gain"]) for one in reported]
+    others[gain] = [
+        ", ".join(f"{100 * one['gain']['value']:+.1f}" for one in entry["fresh"]) for entry in plans.values()
+    ]
+    for words, cells in rows.items():
+        lines.append("| " + " | ".join([words, *cells]) + " |")
+        if words in others:
+            lines.append("| " + " | ".join(["– other seeds", *others[words]]) + " |")
     return "\n".join(lines)
 
 
-def _warning(reported: dict[str, Any]) -> str | None:
-    """What linkage says of the recommended point, where it is not what the limit on the error suggests."""
-    linked = reported["figures"]["linkage"]
-    return warn_of_linkage(linked["value"], linked["chance"])
+def _answer(plan: dict[str, Any]) -> str:
+    """What a plan answers, in a few words."""
+    said = {"pays": "joining pays", "cannot tell": "cannot tell whether joining pays"}
+    return said.get(plan["answer"], "joining does not pay")
+
+
+def _stated(measure: str, figure: dict[str, Any]) -> str:
+    """A figure with its interval, and in brackets chance and control."""
+    beside = "; ".join(_number(measure, figure[side]) for side in ("chance", "control"))
+    return f"{_bounded(measure, figure['value'], figure['interval'])} ({beside})"
+
+
+def _gained(gain: dict[str, float]) -> str:
+    return "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(100 * gain[end] for end in ("value", "low", "high")))
+
+
+def _warning(plans: dict[str, Any]) -> str:
+    """How many rows are linked at the points of the plans, where that is far above chance at each."""
+    linked = [entry["plan"]["reported"]["figures"]["linkage"] for entry in plans.values()]
+    if not all(warn_of_linkage(one["value"], one["chance"]) for one in linked):
+        return "An error at the limit says neither who took part nor whose row is whose."
+    shares = [100 * one["value"] for one in linked]
+    return (
+        f"**No such point hides whose row is whose**: {min(shares):.0f} to {max(shares):.0f} % of the rows are linked,\n"
+        f"  by chance {100 * CHANCE:.0f} %."
+    )
 
 
 def _noise(one: dict[str, Any]) -> str:
@@ -300,23 +300,21 @@ def _kind(point: dict[str, Any]) -> str:
 
 _HEAD = """# What the attacks recover
 
-**Every figure is a lower bound:** it is what the strongest attack that we ran recovers. The
-[audit](audit.md#what-an-audit-measures) defines the measures.
+**Every figure is a lower bound**, by the strongest attack that we ran. The [audit](audit.md#what-an-audit-measures)
+defines the measures.
 
 - [Anchor noise](#anchor-noise) does not protect rows.
 - Private-data noise protects rows at a price: the table shows what `mooring plan` answers to its default
   [limit](audit.md#what-a-plan-does), an error of at least 0.5 on the most exposed tenth of rows (1 is guessing a row).
-- An error at the limit hides neither membership nor whose row is whose. [Secure sums](privacy.md) bound membership.
+- {warning} [Secure sums](privacy.md) bound membership.
 
-| data | what the plan answers |
-|---|---|
-{answers}
+{plans}
+
+Square brackets: 95 % interval over rows; round ones: chance and control. Each of the other seeds ({seeds}) has its own
+split, maps and noise; s is the root mean square of projected rows. One colluder; support vector machine; MNIST through
+a public SVD, h = 30; {machine}.
 
 ![Score against the strongest attack's error on the most exposed tenth](frontier.svg)
-
-Each of the next tables sets that point (interval: 95 % over rows) beside other seeds ({seeds}; each with its own split,
-maps and noise). s is the root mean square of projected rows. One colluder; support vector machine; MNIST through a public
-SVD, h = 30; {machine}.
 """
 
 _POINTS = """## Smaller noise
@@ -324,12 +322,12 @@ _POINTS = """## Smaller noise
 What attackers find, with the public rows where there are any (in brackets the control; *register*: a rebuilt row's
 record is first among all of its class; *holder*: which participant has a given record):
 
-| rows, noise | mean error | most exposed tenth | linked | TPR @ 1 % FPR | outlying, at 0.1 % | register | holder |
-|---|---|---|---|---|---|---|---|
+| rows, noise | error of the most exposed tenth | linked | TPR @ 1 % FPR | register | holder |
+|---|---|---|---|---|---|
 {lines}
 
-Means over seeds {seeds}, each with its own split, maps and noise; errors of one point differ by {spread:.2f} at most.
-All measures are in `benchmarks/results/points.json`. {machine}.
+Means over seeds {seeds}; mean errors of one point differ by {spread:.2f} at most. All measures are in
+`benchmarks/results/points.json`. {machine}.
 """
 
 _ANCHOR = """## Anchor noise
@@ -343,14 +341,8 @@ mean and range.
 _DENOISERS = """## Denoisers in the studies
 
 With the [denoiser](attacks.md#denoisers) `kernel`, more of MNIST's rows are linked than with a Gaussian a class, at most
-{most} ({n} draws of AA-I-GDP with noise on rows, learned decoder, chance 10 %).
-
-With `grid`, rows of tables are rebuilt more closely (AA-I-GDP, strongest attack, mean over deployments and draws; errors
-as above, where they differ by {least:g} or more):
-
-| study | rows each | noise | error: by Gaussians | by all | linked |
-|---|---|---|---|---|---|
-{tables}
+{most} ({n} draws of AA-I-GDP with noise on rows, learned decoder, chance 10 %). With `grid`, rows of tables are rebuilt
+more closely: at σ = {level:g} s the error is {tables}.
 """
 
 

@@ -443,22 +443,26 @@ def test_templates_escape_html_and_refuse_a_name_that_they_are_not_given() -> No
 
 
 def test_the_page_of_leakage_says_so_too() -> None:
-    """Points in docs/leakage.md that are recommended carry the sentence; every point stands beside chance and control."""
+    """The page says how many rows are linked at the plans' points; every error stands beside chance and control."""
     root = Path(__file__).parents[2]
     page = (root / "docs" / "leakage.md").read_text(encoding="utf-8")
     plans = json.loads((root / "benchmarks" / "results" / "plans.json").read_text(encoding="utf-8"))
-    for name, entry in plans.items():
-        plan, figures = entry["plan"], entry["plan"]["reported"]["figures"]
-        after = page.split(f"## {name}\n")[1]
-        if plan["recommended"]:
-            assert warn_of_linkage(figures["linkage"]["value"], 0.1) in after[:400]
-            assert min(folder["figures"]["exposed_tenth"]["interval"][0] for folder in entry["fresh"]) >= 0.5
-        fresh = ", ".join(f"{folder['figures']['exposed_tenth']['value']:.2f}" for folder in entry["fresh"])
-        (line,) = re.findall(
-            r"^\| error of the most exposed tenth \| (.*) \|$", after.partition("\n## ")[0], flags=re.M
-        )
-        assert line.startswith(f"{figures['exposed_tenth']['chance']:.2f}; 1.00 | ")
-        assert line.endswith(f" | {fresh}")
+    reported = [entry["plan"]["reported"]["figures"] for entry in plans.values()]
+    linked = [100 * figures["linkage"]["value"] for figures in reported]
+    assert all(warn_of_linkage(share / 100, 0.1) for share in linked)
+    assert f"whose row is whose**: {min(linked):.0f} to {max(linked):.0f} % of the rows are linked" in page
+    assert f"| | {' | '.join(plans)} |" in page
+    errors, others = re.findall(
+        r"^\| error of the most exposed tenth \| (.*) \|\n\| – other seeds \| (.*) \|$", page, flags=re.M
+    )[0]
+    for figures, entry, error, other in zip(
+        reported, plans.values(), errors.split(" | "), others.split(" | "), strict=True
+    ):
+        assert error.endswith(f"] ({figures['exposed_tenth']['chance']:.2f}; 1.00)")
+        fresh = [folder["figures"]["exposed_tenth"] for folder in entry["fresh"]]
+        assert other == ", ".join(f"{one['value']:.2f}" for one in fresh)
+        if entry["plan"]["recommended"]:
+            assert min(one["interval"][0] for one in fresh) >= 0.5
 
 
 @pytest.mark.parametrize("is_useful", [True, False])

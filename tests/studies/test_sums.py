@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from mooring_studies.comparison.findings import find, render_findings
 from mooring_studies.comparison.results import Results
-from mooring_studies.comparison.sums_table import tabulate_answers, tabulate_line, tabulate_pictures, tabulate_sums
+from mooring_studies.comparison.sums_table import describe_sums, tabulate_answers, tabulate_pictures, tabulate_sums
 from mooring_studies.data import tables as tabular_data
 from mooring_studies.settings.sections import convert
 from mooring_studies.settings.spec import Spec, read_spec
@@ -205,13 +205,8 @@ def test_the_rival_has_a_table_of_its_own_beside_sums() -> None:
     (line,) = tabulate_sums(results)
     assert line["rival"] == ["70.0 ± 0.0"] * 3
     assert sum_columns([line])["DP-EBM of pooled rows, ε = 1"] == ["70.0 ± 0.0"]
-    assert find({"sums": results})["rival"] == {
-        "of": 3,
-        "ahead": 1,
-        "cases": ["credit default, 50 × 50 (ε = 1)"],
-        "n_splits": 2,
-    }
-    assert "| 68.5 ± 0.7 | – | 70.0 |" in render_findings({"sums": results})
+    assert find({"sums": results})["rival"] == {"of": 3, "ahead": 1, "n_splits": 2}
+    assert "| 68.5 ± 0.7 | 70.0 |" in render_findings({"sums": results})
 
 
 def sum_rows() -> list[dict[str, Any]]:
@@ -245,7 +240,7 @@ def test_the_table_names_the_better_way_of_training_alone() -> None:
     assert line["scores"] == ["78.5 ± 0.7", "76.5 ± 0.7", "74.5 ± 0.7", "68.5 ± 0.7"]
     assert sum_columns([line])["ε = 1"] == ["68.5 ± 0.7"]
     page = render_findings({"sums": results})
-    assert "| credit default | 50 × 50 | 70.0 | 77.0 | 78.5 |" in page
+    assert "| credit default, 50 × 50 | 70.0 | 77.0 | 78.5 |" in page
     assert "DP-EBM" not in page
     assert summarised(results) == []  # not a study of sizes
     assert joining_pays(results) == (0, 0)
@@ -256,13 +251,11 @@ def test_a_line_of_sums_stands_beside_the_other_methods_of_a_study() -> None:
     scores = {"local-only": 0.6, "local-only-features": 0.62, "pooled-raw": 0.7, "aa-i-gdp": 0.71}
     rows: list[dict[str, Any]] = [base | {"method": name, "balanced_accuracy_clean": x} for name, x in scores.items()]
     rows[1]["balanced_accuracy_clean:svm"] = 0.65
-    assert tabulate_line("mnist", Results.from_rows(rows)) == []
+    assert describe_sums(Results.from_rows(rows)) is None
     for draw, epsilon in enumerate([None, 8.0, 2.0, 1.0]):
         figures = {"balanced_accuracy_clean": 0.9 - 0.05 * draw, "membership_tpr": 0.5 - 0.1 * draw, "n_rows": 4800}
         rows.append(base | {"method": "secure-sum", "draw": draw} | figures | ({"epsilon": epsilon} if epsilon else {}))
-    cells = tabulate_line("mnist", Results.from_rows(rows))
-    assert cells[:6] == ["mnist", "4 × 1,200", "60.0", "65.0", "70.0", "71.0"]
-    assert cells[6:] == ["90.0", "85.0", "75.0", "50.0", "20.0"]
+    assert describe_sums(Results.from_rows(rows)) == {"alone": "65.0", "without": "90.0", "private": "75.0"}
 
 
 def test_pictures_have_the_total_that_the_public_rule_gives_them(

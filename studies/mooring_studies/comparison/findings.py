@@ -26,8 +26,8 @@ from mooring_studies.comparison.reading import (
 )
 from mooring_studies.comparison.results import Kind, Results
 from mooring_studies.comparison.sums_table import (
+    describe_sums,
     score_alone,
-    tabulate_line,
     tabulate_pictures,
     tabulate_sums,
 )
@@ -64,13 +64,12 @@ def find(studies: Mapping[str, Results], comparisons: Sequence[Comparison] = ())
         figures[name] = read(studies[study]) if study in studies else None
     figures["sums"] = tabulate_sums(studies["sums"]) if "sums" in studies else None
     figures["rival"] = _compare_with_rival(figures["sums"] or [])
-    losses = [loss for line in figures["sums"] or [] for loss in line["general_loss"][:2] if np.isfinite(loss)]
-    figures["general_loss"] = max(losses, default=None)
+    losses = [line["general_loss"] for line in figures["sums"] or [] if np.isfinite(line["general_loss"]).all()]
+    figures["general_loss"] = [max(at_epsilon) for at_epsilon in zip(*losses, strict=True)]
     figures["picture_sums"] = tabulate_pictures(studies["sums"]) if "sums" in studies else []
-    parts = [
-        (name, part) for name in ("mnist", "celeba", "hospitals", "census") for part in _by_rows(studies.get(name))
-    ]
-    figures["sum_lines"] = [line for name, part in parts if (line := tabulate_line(name, part))]
+    for name, study in (("digits", "mnist"), ("faces", "celeba")):
+        if figures[name]:
+            figures[name]["sums"] = describe_sums(studies[study])
     tables = [(name, part) for name in ("hospitals", "census") for part in _by_rows(studies.get(name))]
     return figures | {"tables": [_on_table(name, part) for name, part in tables]}
 
@@ -108,6 +107,7 @@ def _of_both(deployments: Deployments) -> Figures:
     return noises | {
         "alone": deployments.share(lambda study: study.mean("local-only")),
         "pooled": deployments.share(lambda study: study.mean("pooled-raw")),
+        "aa_i_gdp": deployments.share(lambda study: study.mean("aa-i-gdp")),
         "matched_at_worst": deployments.share(lambda study: study.matched_at_worst(ANCHOR)),
         "i_gdp": {
             "accuracy": deployments.share(lambda study: study.mean("i-gdp")),
@@ -148,8 +148,6 @@ def _on_faces(deployments: Deployments) -> Figures:
         "strongest_at_chance": deployments.share(
             lambda study: share_at(study.curve(ANCHOR, "envelope:linkage"), v_chance)
         ),
-        "c_gdp": deployments.share(lambda study: study.mean("c-gdp")),
-        "aa_i_gdp": deployments.share(lambda study: study.mean("aa-i-gdp")),
     }
 
 
@@ -242,6 +240,7 @@ def _on_table(name: str, rows: Results) -> Figures:
     return {
         "study": name,
         "rows_each": int(max(each)) if each else None,
+        "sums": describe_sums(rows),
         "shares": shares,
         "by_all_denoisers": any(attack.endswith("+kernel") for attack in rows.attacks("match")),
         "i_gdp": {

@@ -86,37 +86,29 @@ def tabulate_pictures(results: Results) -> list[dict[str, Any]]:
                 "features_by_class": f"{int(part.numbers('n_features')[0]) - 1}" if is_by_class else "one total",
                 "ruled": describe_spread(part.numbers("accuracy")),
                 "pooled": describe_spread(pooled.numbers("accuracy")),
-                "recognised": describe_spread(part.numbers("membership_tpr")),
+                "recognised_mean": round(100 * _mean(part.numbers("membership_tpr")), 1),
                 "n_deployments": len(part),
             }
         )
     return lines
 
 
-def tabulate_line(study: str, rows: Results) -> list[str]:
-    """Secure sums beside the other methods of another study, as cells; none where the study has no such rows.
+def describe_sums(rows: Results) -> dict[str, str] | None:
+    """Secure sums on the rows of another study, and training alone on the features of sums; None without such rows.
 
     Scores are those on participants' own rows, by the area under the curve, where each trained on its own; else balanced
     accuracy on everybody's.
     """
     summed = rows.where(method="secure-sum")
     if not len(summed):
-        return []
+        return None
     by_rank = len(rows.where(method="local-own")) > 0
     column = "auc_own_clean" if by_rank else "balanced_accuracy_clean"
-    alone = score_alone(rows, column, own_rows=by_rank)
-    each = [summed.where(epsilon=epsilon) for epsilon in EPSILONS if epsilon != 2.0]
-    p = int(summed.numbers("n_participants")[0])
-    return [
-        study,
-        f"{p} × {round(float(summed.numbers('n_rows').mean()) / p):,}",
-        *(f"{value:.1f}" for value in alone.values()),
-        *(f"{100 * _mean(rows.where(method=method).numbers(column)):.1f}" for method in ("pooled-raw", "aa-i-gdp")),
-        *(f"{100 * _mean(part.numbers(column)):.1f}" for part in each[:-1]),
-        describe_spread(each[-1].numbers(column)),
-        f"{100 * _mean(each[0].numbers('membership_tpr')):.1f}",
-        describe_spread(each[-1].numbers("membership_tpr")),
-    ]
+    return {
+        "alone": f"{score_alone(rows, column, own_rows=by_rank)['features']:.1f}",
+        "without": f"{100 * _mean(summed.where(epsilon=None).numbers(column)):.1f}",
+        "private": describe_spread(summed.where(epsilon=1.0).numbers(column)),
+    }
 
 
 def describe_spread(values: Vector) -> str:
