@@ -98,7 +98,7 @@ def alignment(
     }
 
 
-HEADINGS = ("what", "device", "one at a time", "at once", "ratio", "largest difference")
+HEADINGS = ("what", "device", "at once", "ratio", "largest difference")
 
 
 def lines(entry: dict[str, Any]) -> list[tuple[str, ...]]:
@@ -109,7 +109,6 @@ def lines(entry: dict[str, Any]) -> list[tuple[str, ...]]:
         (
             f"training {networks['members']} networks, {networks['rows']:,} rows, {networks['epochs']} epochs",
             networks["device"],
-            _seconds(networks["one_at_a_time_seconds"]),
             _seconds(networks["ensemble_seconds"]),
             f"{networks['ratio']:.3f}",
             f"{100 * networks['largest_difference']:.2g} points of balanced accuracy",
@@ -117,7 +116,6 @@ def lines(entry: dict[str, Any]) -> list[tuple[str, ...]]:
         (
             f"aligning {solved['problems']} problems of {size}, {sum(solved['iterations']):,} iterations in all",
             solved["device"],
-            _seconds(solved["one_at_a_time_seconds"]),
             _seconds(solved["batch_seconds"]),
             f"{solved['ratio']:.3f}",
             f"{solved['largest_difference']:.0e} of the objective",

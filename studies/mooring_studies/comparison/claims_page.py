@@ -63,14 +63,16 @@ def _describe_claim(verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
     alike = len(set(judged)) == 1
     by_study = zip(verdicts, judged, strict=True)
+    verdict = (
+        f"**{judged[0]}**"
+        if alike
+        else ", ".join(f"{_PEOPLE_CALL[verdict.claim.study].lower()} **{word}**" for verdict, word in by_study)
+    )
     return {
         "says": claim.says,
-        "verdict": f"**{judged[0]}**"
-        if alike
-        else ", ".join(f"{_PEOPLE_CALL[verdict.claim.study].lower()} **{word}**" for verdict, word in by_study),
+        "verdict": f"[{verdict}](figures/{claim.figure})",
         "paper": both(_papers) if verdicts[0].readings else "less under anchor noise, by its attacks and scoring",
         "ours": both(_ours_of),
-        "figure": f"[{claim.figure.partition('.')[0]}](figures/{claim.figure})",
     }
 
 
