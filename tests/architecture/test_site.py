@@ -65,6 +65,12 @@ def test_the_page_of_attacks_has_a_line_for_each(reference: ModuleType) -> None:
     assert {name: described.count(name) for name in attacks} == dict.fromkeys(attacks, 1)
 
 
+def test_the_page_of_files_shows_a_study_of_each_mechanism(reference: ModuleType) -> None:
+    page = SimpleNamespace(file=SimpleNamespace(src_path="files.md", src_uri="files.md"))
+    text = reference.on_page_markdown((reference.ROOT / "docs" / "files.md").read_text(encoding="utf-8"), page)
+    assert [text.count(f'name = "{mechanism}"') for mechanism in ("rotation", "secure-sum")] == [1, 1]
+
+
 def test_a_page_links_a_term_of_the_glossary_in_the_first_sentence_that_uses_it(reference: ModuleType) -> None:
     page = "# A quorum\n\n    quorum\n\n| quorum |\n\n`quorum` [quorum](a.md) Quorums are small. A quorum; a card.\n"
     linked = page.replace("Quorums are", "[Quorums](glossary.md#term-quorum) are")
