@@ -308,7 +308,7 @@ def test_what_cannot_be_planned_is_refused(
 
 
 def test_the_noises_that_are_tried_are_the_documented_ones() -> None:
-    words = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
+    words = " ".join((Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8").split())
     for noise, grid in (("σ / s", GRID[0]), ("v", GRID[1])):
         assert f"({noise} of {', '.join(f'{scale:g}' for scale in grid)})" in words
 
