@@ -31,7 +31,7 @@ new = {name: table.iloc[240 + k :: 4] for k, name in enumerate(HOSPITALS)}
 {name: (len(rows[name]), len(new[name])) for name in HOSPITALS}
 
 # %% [markdown]
-# Each hospital has 60 patients to share, and about as many new ones to predict later.
+# Those are the numbers of patients that each hospital shares, and of new ones that it predicts later.
 #
 # ## The study is one public file
 #
@@ -175,7 +175,7 @@ predictions["south"]
 
 # %% [markdown]
 # Did joining pay? Keys and noise come from the system's entropy, so that every build of this page has other figures.
-# With some 50 new patients in each hospital, many differences cannot be distinguished from chance, and mooring says so.
+# With so few new patients, many differences cannot be distinguished from chance, and mooring says so.
 
 # %%
 for name, prediction in predictions.items():

@@ -4,7 +4,7 @@
 # A Table 1, a regression and survival curves by treatment of patients in four hospitals are read off one total, for
 # which each hospital uploads sealed sums once. All answers together cost one ε, however many are asked.
 #
-# The patients are the 686 of a breast-cancer trial (GBSG2), which comes with lifelines (`pip install lifelines`),
+# The patients are those of a breast-cancer trial (GBSG2), which comes with lifelines (`pip install lifelines`),
 # divided among four invented hospitals at random.
 
 # %%
