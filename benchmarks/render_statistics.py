@@ -123,15 +123,21 @@ def _write_coverage(row: dict[str, Any]) -> str:
 
 
 def _write_known(kept: Results) -> str:
+    answers = tabulate_answers(kept)
+    least, most = (pick(line["n_deployments"] for line in answers) for pick in (min, max))
     lines = [
         "On known tables, with rows drawn with replacement and split among ten participants (`mooring reproduce sums`):",
-        "means over draws, and how often, in percent, the intervals covered.\n",
-        "| answer | rows | draws | figure | ε = 8 | 2 | 1 | most at 1 | covered, ε = 8 | 2 | 1 |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        f"means over {least} draws (survival: {most}), and how often, in percent, the intervals covered.\n",
+        "| answer | figure | ε = 8 | ε = 1 | most at 1 | covered, ε = 8 | ε = 1 |",
+        "|---|---|---|---|---|---|---|",
     ]
-    for line in tabulate_answers(kept):
-        cells = (line["n_deployments"], line["figure"], *line["values"], line["most"][-1], *line["coverage"])
-        lines.append(f"| {line['case']} | {line['n_rows']:,} | " + " | ".join(map(str, cells)) + " |")
+    before = None
+    for line in answers:
+        answer = f"{line['case']}, {line['n_rows']:,} rows"
+        coverage = (line["coverage"][0], line["coverage"][-1]) if answer != before else ("", "")
+        cells = (line["figure"], line["values"][0], line["values"][-1], line["most"][-1], *coverage)
+        lines.append("| " + " | ".join([answer if answer != before else "–", *cells]) + " |")
+        before = answer
     return "\n".join(lines)
 
 

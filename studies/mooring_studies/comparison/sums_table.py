@@ -19,7 +19,7 @@ _FIGURES = (
     ("half the width of a share's interval, points", "half_width", 100.0),
     ("width of intervals, times that without noise", "interval_ratio", 1.0),
     ("largest distance from the curve without noise, points", "deviation", 100.0),
-    ("largest distance from the curve of raw times, points", "deviation_of_raw", 100.0),
+    ("from the curve of raw times, points", "deviation_of_raw", 100.0),
 )
 HOSPITALS = ("Cleveland", "Hungary", "Switzerland", "VA")
 _LEARNERS = ("", ":svm")
