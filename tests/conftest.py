@@ -45,7 +45,14 @@ _FULL_EFFORT = (
 )
 
 
-_LEAST_EFFORT = ("tests.cli.test_demo", "tests.engines.")
+_LEAST_EFFORT = (
+    "tests.cli.",
+    "tests.desk.",
+    "tests.engines.",
+    "tests.protocol.driver.",
+    "tests.report.",
+    "tests.test_extend",
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
