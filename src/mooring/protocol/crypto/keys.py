@@ -7,7 +7,7 @@ import binascii
 import hmac
 import secrets
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NoReturn
 
 from cryptography.exceptions import InvalidSignature, InvalidTag, UnsupportedAlgorithm
@@ -84,7 +84,7 @@ class SigningKey:
         """Return a new key from the operating system's entropy."""
         return cls(Secret.draw())
 
-    @property
+    @cached_property
     def public(self) -> str:
         """The public key, in hexadecimal."""
         return self._key().public_key().public_bytes_raw().hex()

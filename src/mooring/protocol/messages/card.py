@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -181,12 +182,17 @@ def shorten_digest(digest: str) -> str:
 
 
 def _read(path: str | Path) -> _Card:
-    content = read_bounded(Path(path), _MOST_BYTES, what=f"the card {Path(path).name!r}")
+    return _parse(read_bounded(Path(path), _MOST_BYTES, what=f"the card {Path(path).name!r}"), Path(path).name)
+
+
+@lru_cache(maxsize=1024)
+def _parse(content: bytes, file_name: str) -> _Card:
+    """Return the card that a file holds. A run reads the same few cards at every step, and their keys are long."""
     try:
         plain = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
         plain = {}
-    card = read_entries(_Card, plain, what=f"card {Path(path).name!r}", cure=CARD_CURE)
+    card = read_entries(_Card, plain, what=f"card {file_name!r}", cure=CARD_CURE)
     if card.format != _FORMAT:
         raise _not_on_a_card("format", f"The card has the format {card.format}, and this mooring reads {_FORMAT}.")
     role, member = card.role, card.member
