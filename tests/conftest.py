@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import settings
+from typer.main import get_command
 
 from mooring import InputError, RigidMap, make_anchor
 from mooring.attacks import set_effort
@@ -86,6 +87,14 @@ def less_waiting() -> Iterator[None]:
     """Open once what a passphrase locks: it takes at least a quarter of a second of processor time to open anything."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mooring.protocol.storage.vault.unlock_with_passphrase", unlock_once)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_built_once() -> Iterator[None]:
+    """Build the commands once: Typer's runner builds all of them, a tenth of a second, for each that it runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.testing._get_command", cache(get_command))
         yield
 
 
