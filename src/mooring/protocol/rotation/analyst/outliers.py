@@ -1,4 +1,4 @@
-"""Participants that do not fit the others, by their anchor representations or by their rows (threats 11 and 24).
+"""Participants that do not fit the others, by their anchor representations or by their rows (threats 11 and 21).
 
 **By the anchor.** Legend: C_i the aligned, centred anchor representation of participant i; T_i the mean of all the others'.
 The fit of i is ‖C_iᵀ T_i‖_* / (‖C_i‖ ‖T_i‖), the correlation with T_i after the best rotation: 1 for the same anchor without
