@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.leakage import RESULTS
-from benchmarks.machine import describe_machine
 from mooring.audit.results.statements import warn_of_linkage
 from mooring.theory import transition_scale
 
@@ -47,10 +46,7 @@ def render() -> str:
     plans, leakage, points = _read("plans.json"), _read("leakage.json"), _read("points.json")
     mnist, celeba = (transition_scale(10, h, 4 * h) for h in (100, 400))
     seeds = sorted({one["seed"] for entry in plans.values() for one in entry["fresh"]})
-    machines = "; ".join(dict.fromkeys(_machine(entry) for entry in plans.values()))
-    head = _HEAD.format(
-        plans=_plans_table(plans), warning=_warning(plans), seeds=", ".join(map(str, seeds)), machine=machines
-    )
+    head = _HEAD.format(plans=_plans_table(plans), warning=_warning(plans), seeds=", ".join(map(str, seeds)))
     anchor = _ANCHOR.format(mnist=mnist, celeba=celeba)
     heading, found = _DENOISERS.format(**_compare_denoisers(), **_compare_on_tables()).split("\n\n")
     denoisers = f"{heading}\n\n{_fill(found)}\n"
@@ -69,13 +65,11 @@ def _points_section(points: dict[str, Any]) -> str:
         errors = [one["centred_error"]["value"] for one in strongest]
         spreads.append(max(errors) - min(errors))
         lines.append("| " + " | ".join([name, *(_mean_figure(strongest, measure) for measure in _OF_POINTS)]) + " |")
-    entries, last = list(points.values()), list(points.values())[-1]
-    seeds = sorted({one["seed"] for entry in entries for one in entry["audits"]})
+    seeds = sorted({one["seed"] for entry in points.values() for one in entry["audits"]})
     return _POINTS.format(
         lines="\n".join(lines),
         seeds=f"{seeds[0]} to {seeds[-1]}",
         spread=max(spreads),
-        machine=_machine(last),
     )
 
 
@@ -142,10 +136,6 @@ def _read(name: str) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
-def _machine(entry: dict[str, Any]) -> str:
-    return f"{entry['date']}, {describe_machine(entry['machine'])}"
-
-
 def _attack_table(leakage: dict[str, Any]) -> str:
     lines = [
         "| data | v | Procrustes: error | linked | `moments`: error | linked |",
@@ -155,8 +145,7 @@ def _attack_table(leakage: dict[str, Any]) -> str:
     for key, entry in leakage.items():
         rows, guess = entry["rows"], entry["guessing"]
         notes.append(
-            f"{key} ({_seeds(rows)} draws; guessing the mean of the class has an error of {guess['class mean']:.2f}; "
-            f"{_machine(entry)})"
+            f"{key.rpartition(' on ')[0]} ({_seeds(rows)} draws; guessing the mean of the class: {guess['class mean']:.2f})"
         )
         for v in dict.fromkeys(row["v"] for row in rows):
             own = [row for row in rows if row["v"] == v]
@@ -312,7 +301,7 @@ defines the measures.
 
 Square brackets: 95 % interval over rows; round ones: chance and control. Each of the other seeds ({seeds}) has its own
 split, maps and noise; s is the root mean square of projected rows. One colluder; support vector machine; MNIST through
-a public SVD, h = 30; {machine}.
+a public SVD, h = 30. The files in `benchmarks/results` state machines, dates and all measures.
 
 ![Score against the strongest attack's error on the most exposed tenth](frontier.svg)
 """
@@ -326,8 +315,7 @@ record is first among all of its class; *holder*: which participant has a given 
 |---|---|---|---|---|---|
 {lines}
 
-Means over seeds {seeds}; mean errors of one point differ by {spread:.2f} at most. All measures are in
-`benchmarks/results/points.json`. {machine}.
+Means over seeds {seeds}; mean errors of one point differ by {spread:.2f} at most.
 """
 
 _ANCHOR = """## Anchor noise
