@@ -249,7 +249,7 @@ def test_the_attacker_looks_at_all_rows_that_it_has_and_at_no_label_that_it_has_
 def test_strong_attacks_run_on_strong_draws_and_are_nan_elsewhere() -> None:
     deployment = deployment_of()
     audit = on_noisy_anchor(attacker_on(deployment), aligned(deployment), strong=[True, False, True])
-    for attack in ("moments", "moments+denoised", "procrustes+denoised"):
+    for attack in ("moments", "moments+denoised", "procrustes+denoised", "refine", "refine+denoised"):
         for kind in ("match", "error"):
             assert [f"{kind}:{attack}" in columns for columns in audit.columns] == [True, False, True]
         assert np.isnan(audit.rebuilt[attack][1]).all()
