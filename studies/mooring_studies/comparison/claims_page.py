@@ -77,6 +77,12 @@ def _describe_claim(verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def _papers(verdict: Verdict) -> str:
+    """The paper's numbers, each with what it is of; for a row of values of one symbol, the symbol once."""
+    words = [reading.words for reading in verdict.readings]
+    numbers = "; ".join(_shown(reading.number, reading.paper) for reading in verdict.readings)
+    symbols = {label.partition(" = ")[0] for label in words}
+    if len(words) > 2 and len(symbols) == 1 and all(" = " in label for label in words):
+        return f"{symbols.pop()} = {', '.join(label.partition(' = ')[2] for label in words)}: {numbers}"
     return "; ".join(f"{reading.words}: {_shown(reading.number, reading.paper)}" for reading in verdict.readings)
 
 
@@ -109,7 +115,6 @@ def describe_uneven(studies: Mapping[str, Results]) -> list[dict[str, Any]]:
     if not {"celeba", "uneven"} <= set(studies):
         return []
     columns = {
-        "op": "linkage:procrustes",
         "linked": "envelope:linkage",
         "matched": "envelope:match",
         "accuracy": ACCURACY,
