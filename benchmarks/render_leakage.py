@@ -188,7 +188,7 @@ def _plans_table(plans: dict[str, Any]) -> str:
     reported = [entry["plan"]["reported"] for entry in plans.values()]
     rows = {
         "the plan answers": [_answer(entry["plan"]) for entry in plans.values()],
-        "least noise that keeps to the limit": [_noise(one) for one in reported],
+        "noise that keeps to the limit": [_noise(one) for one in reported],
     }
     others: dict[str, list[str]] = {}
     for measure, words in SHOWN.items():
