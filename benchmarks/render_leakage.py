@@ -195,9 +195,9 @@ def _plans_table(plans: dict[str, Any]) -> str:
         rows[words] = [_stated(measure, one["figures"][measure]) for one in reported]
         others[words] = [_range(measure, entry["fresh"]) for entry in plans.values()]
     rows[gain := "points over training alone"] = [_gained(one["gain"]) for one in reported]
-    others[gain] = [
-        ", ".join(f"{100 * one['gain']['value']:+.1f}" for one in entry["fresh"]) for entry in plans.values()
-    ]
+    for entry in plans.values():
+        gains = [100 * one["gain"]["value"] for one in entry["fresh"]]
+        others.setdefault(gain, []).append(f"{min(gains):+.1f} to {max(gains):+.1f}")
     for words, cells in rows.items():
         lines.append("| " + " | ".join([words, *cells]) + " |")
         if words in others:
@@ -250,7 +250,9 @@ def _bounded(measure: str, value: float, ends: list[float]) -> str:
 
 
 def _range(measure: str, audits: list[dict[str, Any]]) -> str:
-    return ", ".join(_number(measure, one["figures"][measure]["value"]) for one in audits)
+    values = sorted(one["figures"][measure]["value"] for one in audits)
+    least, most = (_number(measure, value) for value in (values[0], values[-1]))
+    return most if least == most else f"{least.removesuffix(' %')}–{most}"
 
 
 def _draw(plans: dict[str, Any]) -> None:

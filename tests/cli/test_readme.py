@@ -19,10 +19,7 @@ ELSEWHERE = {"extend", "flare"}
 """Pages whose Python is run by tests of their own: tests/test_extend.py, and tests/distributed/test_flare.py."""
 PROGRAM: Any = typer.main.get_command(app)
 NEEDS_IMAGES = "pack_faces"
-PRINTED = {
-    "attacks": r"^    # (.*)",
-    "methods": r"print\(.*?\)\s+# (.*)",
-}
+PRINTED = {"methods": r"print\(.*?\)\s+# (.*)"}
 """Regular expressions of what a page says that its code prints."""
 EXAMPLES = [
     pytest.param(page.stem, code, id=f"{page.stem}-{k}")

@@ -460,7 +460,7 @@ def test_the_page_of_leakage_says_so_too() -> None:
     ):
         assert error.endswith(f"] ({figures['exposed_tenth']['chance']:.2f}; 1.00)")
         fresh = [folder["figures"]["exposed_tenth"] for folder in entry["fresh"]]
-        assert other == ", ".join(f"{one['value']:.2f}" for one in fresh)
+        assert other == "–".join(f"{pick(one['value'] for one in fresh):.2f}" for pick in (min, max))
         if entry["plan"]["recommended"]:
             assert min(one["interval"][0] for one in fresh) >= 0.5
 
