@@ -413,7 +413,7 @@ COMMON: Sequence[Step] = (
         phase=ANALYSE,
         needs=(AGREED, GATHERED, DELIVERABLE),
         makes=(RESULTS,),
-        sends=(Sent("results/RECIPIENT/model.safetensors", "participant", "result"),),
+        sends=(Sent("results/RECIPIENT/model.safetensors", "participant", "result", grows=True),),
         asks=(
             Question("output", "Results", "usual", "--output", default="results"),
             Question(

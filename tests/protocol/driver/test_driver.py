@@ -130,6 +130,10 @@ def test_helpers_combine_by_themselves_and_members_may_be_gone_without(folder: P
         assert (folder / name / "predictions.csv").is_file()
         assert "Combine" not in town.took(name)
     assert not (folder / "east" / "east.bundle").exists()
+    town.answers.clear()
+    assert town.advance("east").is_finished  # it comes after the list is closed, and shares nothing for nothing
+    assert not (folder / "east" / "east.bundle").exists()
+    assert (folder / "east" / "predictions.csv").is_file()
 
 
 def test_the_analyst_goes_on_without_combiners_beyond_the_threshold_after_a_while(folder: Path) -> None:

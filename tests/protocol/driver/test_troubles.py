@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from mooring.errors import InputError, RefusedError, StorageError
+from mooring.protocol.driver import Given
 from mooring.protocol.messages.card import read_card
 from mooring.protocol.messages.envelope import open_envelope, seal_file
 from mooring.protocol.participant.membership import revoke_cards
@@ -136,6 +139,33 @@ def test_a_combiner_waits_for_a_listed_bundle_that_comes_after_the_list(town: To
     late.rename(at_place)
     town.advance("north")
     assert "Combine" in town.took("north")
+
+
+def test_a_bundle_that_is_sealed_anew_stays_as_it_was_put(towns: dict[str, Town], folder: Path) -> None:
+    town = moved(towns["rotation"], folder / "town")
+    town.go_round()
+    before = snapshot(town)
+    for path in (town.root / "south").glob("south.bundle*"):
+        path.unlink()
+    assert town.advance("south").is_finished
+    assert (town.root / "south" / "south.bundle.sealed").read_bytes() != before["south/lab/south.bundle.sealed"]
+    assert snapshot(town) == before
+
+
+def test_a_table_may_lie_outside_the_folder(towns: dict[str, Town], folder: Path) -> None:
+    town = moved(towns["rotation"], folder / "town")
+    (folder / "tables").mkdir()
+    for name in town.names:
+        for table in ("patients.csv", "new.csv"):
+            (town.root / name / table).rename(folder / "tables" / f"{name}-{table}")
+
+    def given(town: Town, name: str, **rest: Any) -> Given:
+        data = {"data": folder / "tables" / f"{name}-patients.csv"}
+        return Given({"check": data, "share": data}, is_analyst=name == ANALYST, share="yes", **rest)
+
+    with patch.object(Town, "given", given):
+        town.go_round()
+    assert snapshot(town).keys() >= {f"{name}/lab/{name}.bundle.sealed" for name in town.names}
 
 
 @pytest.mark.parametrize("written", ["../post", "{root}/post/", "{root}/north/../post"])

@@ -121,7 +121,7 @@ def train(
     workspace: Workspace,
     *,
     learner: str = "auto",
-    seed: int = 0,
+    seed: float | None = None,
     shares: str | Path | None = None,
     outcome: str = "",
     command: str = "",
@@ -132,7 +132,7 @@ def train(
     from mooring.protocol.registry import exchange_of
 
     exchange_of(workspace.study).require_outcome(workspace.study, outcome)
-    options = TrainOptions(learner, seed, shares, command, progress, outcome)
+    options = TrainOptions(learner, int(seed or 0), shares, command, progress, outcome)
     trained = choose_engine(workspace).train(workspace.study, workspace.analysis, options)
     return Outcome(
         trained,

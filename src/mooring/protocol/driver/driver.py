@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from mooring.atomic_io import copy_atomically, make_folder, open_plain_file
+from mooring.atomic_io import copy_atomically, make_folder
 from mooring.errors import RefusedError
-from mooring.protocol.common_steps import BUNDLE, FITTING
+from mooring.protocol.common_steps import BUNDLE, FITTING, TABLE
 from mooring.protocol.driver.agreement import Agreement
 from mooring.protocol.driver.causes import Causes
 from mooring.protocol.driver.journal import Journal
@@ -31,21 +31,18 @@ from mooring.protocol.driver.questions import (
     ask_about_sharing,
     ask_about_study,
 )
-from mooring.protocol.driver.routes import Route, find_member, list_routes
+from mooring.protocol.driver.routes import Route, bound_bytes, check_routed, find_member, list_routes
 from mooring.protocol.driver.standing import Standing, standing_of
 from mooring.protocol.messages import envelope
-from mooring.protocol.messages.study import Study
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.step import AGREED, Item, Step, Value
 from mooring.protocol.steps import StepState, find_step, state_of
-from mooring.protocol.transport.place import Place
-from mooring.protocol.transport.transfer import ENVELOPE, check_parcel
+from mooring.protocol.transport.place import ExchangePlace
 from mooring.protocol.workspace import Workspace
 from mooring.serialization import Record
 from mooring.typing import Progress
 
-COMMAND, CHECK = "mooring run", "check"
-_MOST_BYTES = 2**28  # of files other than bundles
+COMMAND, CHECK, GATHER = "mooring run", "check", "align"
 
 
 @dataclass(frozen=True)
@@ -58,6 +55,8 @@ class Waiting(Record):
     """What its inputs lack."""
     members: tuple[str, ...] = ()
     """Members that it waits for: those who can make a file that is missing or, if it is several steps away, its cause."""
+    senders: tuple[str, ...] = ()
+    """Members whose files are missing, whatever these wait for."""
     most_minutes: int = 0
     """For how long it waits for them at most, because it can do without their files; 0 for without a limit."""
 
@@ -103,7 +102,7 @@ class Driver:
     """Runs the steps of one member, who exchanges files at one place."""
 
     workspace: Workspace
-    place: Place | None
+    place: ExchangePlace | None
     """Where files are exchanged; None to use the member's folder alone."""
     given: Given = field(default_factory=Given)
     decide: Decide = lambda question: None
@@ -111,12 +110,16 @@ class Driver:
     tell: Callable[[Event], None] = lambda event: None
     progress: Callable[[str], AbstractContextManager[Progress | None]] = lambda title: nullcontext()
     """Shows the progress of a step while it runs, given its title."""
+    command: str = COMMAND
+    """The command that records name."""
     _tried: dict[str, object] = field(default_factory=dict, repr=False)
     """The state of the folder after each step that ran. A step is not repeated until this state changes."""
     _declined: set[str] = field(default_factory=set, repr=False)
     """Subjects of questions whose answer was no, and the kinds of consent that were refused."""
     _open: list[OpenQuestion] = field(default_factory=list, repr=False)
     """Questions of this pass that nobody has answered."""
+    _repeated: list[str] = field(default_factory=list, repr=False)
+    """Names of steps that are taken again although they are done, in their order."""
 
     def __post_init__(self) -> None:
         journal = Journal(self.workspace.vault_folder, self.place.address if self.place else "")
@@ -148,6 +151,20 @@ class Driver:
             if not moved:
                 return self._conclude(did_something, waits, self._open, left, away)
             did_something = True
+
+    def repeat(self, *names: str) -> None:
+        """Take steps again although they are done, one after the other, once their inputs are there."""
+        self._repeated = [state.step.name for state in self.list_own_states() if state.step.name in names]
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether a file that gathering contributions sends shows that later ones come too late."""
+        routes = list_routes(self.workspace.study) if self.agreement.is_reached else []
+        closing = [route for route in routes if route.step.name == GATHER]
+        return any(
+            route.at_place.path in self.post.files or (self.workspace.root / route.source).is_file()
+            for route in closing
+        )
 
     def look(self) -> Turn:
         """Return the state of the run, without fetching files, running steps or putting files."""
@@ -216,7 +233,7 @@ class Driver:
                 continue
             file = self.post.files.get(route.at_place.path)
             if file is not None:
-                moved |= self.post.take_in(file, target, _bound_bytes(study), self._checker(route), grows=route.grows)
+                moved |= self.post.take_in(file, target, bound_bytes(study), self._checker(route), grows=route.grows)
         return moved
 
     def _hand_to_self(self, source: Path, target: Path) -> bool:
@@ -231,35 +248,28 @@ class Driver:
 
     def _checker(self, route: Route) -> Callable[[Path], None]:
         """Return a function that checks a file of a route, and replaces an envelope by its content."""
-        workspace, sender = self.workspace, find_member(self.workspace.study, route.sender)
-        assert sender is not None
-        study = workspace.study
+        vault, study = self.workspace.vault, self.workspace.study
 
         def check(path: Path) -> None:
-            with open_plain_file(path, what="the file") as file:
-                parcel = check_parcel(path, file)
-            if parcel.manifest["signer"] != sender.signing_key:
-                reason = f"it is signed by somebody else than {sender.name}"
-                raise RefusedError("the file", reason=reason, cure="Ask its sender to put it again.")
-            study.require_same(parcel.manifest, what="the file")
-            if (parcel.form == ENVELOPE) != bool(route.only_recipient):
-                reason = "it is not sealed as a file for one member must be, or sealed although it is for several"
-                raise RefusedError("the file", reason=reason, cure="Ask its sender to put it again.")
+            signer = check_routed(path, route, study)
             if route.only_recipient:
-                envelope.open_envelope(
-                    path, path, study=study, reader=workspace.vault, name=route.name, senders={sender.signing_key}
-                )
+                envelope.open_envelope(path, path, study=study, reader=vault, name=route.name, senders={signer})
 
         return check
 
     # Steps
 
     def list_own_states(self) -> list[StepState]:
-        """Return the steps that a run takes for this member, with their states."""
+        """Return the steps that a run takes for this member, with their states.
+
+        Rows are not shared once it is too late: privacy budget would be spent for nothing.
+        """
         return [
             state
             for state in state_of(self.workspace)
-            if state.step.awaits is not None and (self.given.is_analyst or state.step.role != "designer")
+            if state.step.awaits is not None
+            and (self.given.is_analyst or state.step.role != "designer")
+            and (state.is_done or state.step.consent != "share" or not self.is_closed)
         ]
 
     def _weigh(self, state: StepState, *, note: bool = False) -> Waiting | None:
@@ -268,10 +278,12 @@ class Driver:
         if AGREED in step.needs and not self.agreement.is_reached:
             return Waiting(step.name, step.title, (AGREED.what,))
         missing, most_minutes = self._list_awaited(step, note=note) if AGREED in step.needs else ([], 0)
-        missing += [route for item in state.waits_for for route in self._list_arriving(item)]
-        lacks = tuple(item.what for item in state.waits_for)
+        has_table = any("data" in answers for answers in self.given.answers.values())  # it may lie in another folder
+        lacking = [item for item in state.waits_for if not (item == TABLE and has_table)]
+        missing += [route for item in lacking for route in self._list_arriving(item)]
+        lacks, senders = tuple(item.what for item in lacking), tuple(dict.fromkeys(route.sender for route in missing))
         members = self._name_causes(missing)
-        return Waiting(step.name, step.title, lacks, members, most_minutes) if lacks or missing else None
+        return Waiting(step.name, step.title, lacks, members, senders, most_minutes) if lacks or missing else None
 
     def _list_awaited(self, step: Step, *, note: bool) -> tuple[list[Route], int]:
         """Return the routes of files that a step waits for and, if it can do without them, for how many minutes at most."""
@@ -323,6 +335,8 @@ class Driver:
             step = state.step
             if self._is_done(state) or (step.consent and step.consent in self._declined):
                 continue
+            if step.name in self._repeated[1:]:
+                continue
             if (waiting := self._weigh(state, note=True)) is not None:
                 waits.append(waiting)
                 continue
@@ -344,7 +358,9 @@ class Driver:
                 agreed = self._agree_on_reading(answers) if step.consent == "reading" else self._consent(step, waits)
                 if agreed is None:
                     continue
-                answers |= agreed
+                answers = agreed | answers
+            elif step.consent == "share":  # what was shared before is written again
+                answers = self._tick_all(step) | answers
             self._run(step, answers)
             self._tried[step.name] = self._describe_folder()
             return True
@@ -352,6 +368,8 @@ class Driver:
 
     def _is_done(self, state: StepState) -> bool:
         """Whether a step is done and, if it sends files, at least one of them is there to be sent."""
+        if state.step.name in self._repeated:
+            return False
         if not state.is_done or (state.step.name == CHECK and self._is_table_new()):
             return False
         routes = [route for route in self._list_own_routes() if route.step.name == state.step.name]
@@ -395,7 +413,7 @@ class Driver:
             question = ask_about_sharing(self.workspace)
             if not self._answer(question):
                 return None
-            return {asked.name: True for asked in step.list_questions(self.workspace) if asked.kind == "tick"}
+            return self._tick_all(step)
         cards = self.agreement.choose_cards()
         if cards is None:
             waits.append(Waiting(step.name, step.title, ("members' cards",)))
@@ -404,6 +422,10 @@ class Driver:
         if not self.given.accepted and not self._answer(ask_about_members(known)):
             return None
         return {"cards": tuple(paths)}
+
+    def _tick_all(self, step: Step) -> dict[str, Value]:
+        """Return the ticks that belong to a person's yes."""
+        return {asked.name: True for asked in step.list_questions(self.workspace) if asked.kind == "tick"}
 
     def _awaits_reading(self) -> bool:
         """Whether a person says first how the table is read. Where consent was given before, rows must not decide."""
@@ -422,7 +444,7 @@ class Driver:
         if self._answer(question):
             match = find_step(self.workspace, "match").run
             assert match is not None
-            match(self.workspace, **answers, command=COMMAND)
+            match(self.workspace, **answers, command=self.command)
             self.tell(Event("notice", f"Wrote {self.workspace.show(self.workspace.mapping_file)}, which stays here."))
             return {}
         return {} if question.subject in self._declined else None
@@ -445,7 +467,8 @@ class Driver:
         table = answers.get("data") if step.name == CHECK else None
         digest = self.post.hash_own(table) if isinstance(table, Path) else ""
         with self.progress(step.title) as progress:
-            outcome = step.run(self.workspace, **answers, command=COMMAND, progress=progress)
+            outcome = step.run(self.workspace, **answers, command=self.command, progress=progress)
+        self._repeated = [name for name in self._repeated if name != step.name]
         if digest:
             self.post.journal.note_checked(digest)
         self.tell(Event("took", step.title, outcome))
@@ -512,7 +535,3 @@ class Driver:
             and (route.step.when is None or route.step.when(workspace))
             and not (workspace.root / route.arrivals[own_name]).is_file()
         ]
-
-
-def _bound_bytes(study: Study) -> int:
-    return max(exchange_of(study).most_bundle_bytes(study), _MOST_BYTES) * 101 // 100

@@ -63,7 +63,7 @@ class Journal:
         except LockHeldError:
             raise RefusedError(
                 "the run",
-                reason="another 'mooring run' is using this vault for this place",
+                reason="another run or job is using this vault for this place",
                 cure="Leave that one running, or stop it first. 'mooring status' shows what it has done.",
             ) from None
 

@@ -16,8 +16,8 @@ from typing import Literal
 from mooring.atomic_io import copy_atomically, hash_file, make_folder
 from mooring.errors import InputError, MooringError, RefusedError, StorageError
 from mooring.protocol.driver.journal import Journal
-from mooring.protocol.transport.place import EVERYBODY, Place, PlacedFile
-from mooring.protocol.transport.transfer import OccupiedError
+from mooring.protocol.transport.place import EVERYBODY, ExchangePlace, PlacedFile
+from mooring.protocol.transport.transfer import ENVELOPE, OccupiedError
 from mooring.protocol.workspace import Outcome
 
 _WHAT = "the file"
@@ -44,7 +44,7 @@ class Event:
 class Post:
     """A member's exchange of files with a place."""
 
-    place: Place | None
+    place: ExchangePlace | None
     """None to use the member's folder alone."""
     journal: Journal
     tell: Callable[[Event], None]
@@ -137,12 +137,18 @@ class Post:
         return False
 
     def put(self, source: Path, file: PlacedFile, *, grows: bool, public: Sequence[str] = ()) -> bool:
-        """Put a file at the place unless it is there, and return whether it was put."""
+        """Put a file at the place unless it is there, and return whether it was put.
+
+        An envelope that this vault put there stays, although its content has been sealed anew.
+        """
         if not source.is_file():
             return False
         digest, there = self.hash_own(source), self.files.get(file.path)
         version = "" if there is None else f"{digest} {there.size} {there.version}"
         if version and self._looked.get(file.path) == version:
+            return False
+        before = self.journal.entries.put.get(file.path, digest)
+        if version and not grows and before != digest and file.name.endswith(ENVELOPE.suffix):
             return False
         self.journal.note_put(file.path, digest)
         try:

@@ -1,10 +1,13 @@
-"""The files that a study's steps send between its members: from whom, to whom, and where they arrive."""
+"""The files that a study's steps send between its members: from whom, to whom, where they arrive, and what is accepted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+from mooring.atomic_io import open_plain_file
+from mooring.errors import RefusedError
 from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.envelope import SUFFIX
 from mooring.protocol.messages.study import Study
@@ -12,6 +15,9 @@ from mooring.protocol.registry import exchange_of
 from mooring.protocol.step import AGREED, Step
 from mooring.protocol.steps import steps_of
 from mooring.protocol.transport.place import EVERYBODY, PlacedFile
+from mooring.protocol.transport.transfer import ENVELOPE, check_parcel
+
+_MOST_BYTES = 2**28  # of files other than bundles
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,27 @@ def list_routes(study: Study) -> list[Route]:
                     grows |= {source} if sent.grows else set()
             routes += [Route(step, sender, source, arrivals, source in grows) for source, arrivals in by_source.items()]
     return routes
+
+
+def bound_bytes(study: Study) -> int:
+    """Return the largest possible size of a file at a place, in bytes."""
+    return max(exchange_of(study).most_bundle_bytes(study), _MOST_BYTES) * 101 // 100
+
+
+def check_routed(path: Path, route: Route, study: Study) -> str:
+    """Return the signing key of a file's sender, or refuse a file that this route cannot have; envelopes stay closed."""
+    sender = find_member(study, route.sender)
+    assert sender is not None
+    with open_plain_file(path, what="the file") as file:
+        parcel = check_parcel(path, file)
+    if parcel.manifest["signer"] != sender.signing_key:
+        reason = f"it is signed by somebody else than {sender.name}"
+        raise RefusedError("the file", reason=reason, cure="Ask its sender to put it again.")
+    study.require_same(parcel.manifest, what="the file")
+    if (parcel.form == ENVELOPE) != bool(route.only_recipient):
+        reason = "it is not sealed as a file for one member must be, or sealed although it is for several"
+        raise RefusedError("the file", reason=reason, cure="Ask its sender to put it again.")
+    return sender.signing_key
 
 
 def list_members(study: Study) -> Iterator[Member]:

@@ -71,6 +71,10 @@ ADDITIONS = (
         title="Align",
         explanation="Bring the rows of all bundles that pass their checks into one space.",
     ),
-    Addition(step="deliver", sends=(Sent("results/RECIPIENT/map.safetensors", "participant", "result"),)),
+    Addition(
+        step="train",
+        asks=(Question("seed", "Random seed", "number", "--seed", is_optional=True, is_rare=True),),
+    ),
+    Addition(step="deliver", sends=(Sent("results/RECIPIENT/map.safetensors", "participant", "result", grows=True),)),
     Addition(step="predict", needs=(MAP,)),
 )

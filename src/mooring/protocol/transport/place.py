@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 from mooring.atomic_io import explain_os_errors, make_folder, open_atomically, open_plain_file
 from mooring.errors import InputError, RefusedError, StorageError
@@ -64,6 +64,23 @@ def parse_path(path: str) -> PlacedFile | None:
     recipient, _, name = rest.partition("/")
     is_usual = MEMBER_NAME.fullmatch(sender) and MEMBER_NAME.fullmatch(recipient) and _FILE_NAME.fullmatch(name)
     return PlacedFile(sender, recipient, name) if is_usual else None
+
+
+class ExchangePlace(Protocol):
+    """What a run needs of the place where members exchange files: `Place`, or an engine's connection to one."""
+
+    @property
+    def address(self) -> str:
+        """A word that tells places apart."""
+
+    def list_files(self) -> list[PlacedFile]:
+        """Return the files that this member may see; a `StorageError` says that the place cannot be reached."""
+
+    def put(self, source: Path, file: PlacedFile, *, replace: bool = False, public: Collection[str] = ()) -> bool:
+        """Put a file, and return whether the same bytes were there before; others are an `OccupiedError`."""
+
+    def fetch(self, file: PlacedFile, target: Path, *, most_bytes: int) -> None:
+        """Copy a file from the place to `target`, which a failure leaves as it was."""
 
 
 @dataclass(frozen=True)
