@@ -140,7 +140,7 @@ def test_a_process_with_a_guard_builds_no_object_that_reads_a_file(script: str, 
 
 
 def test_a_job_does_nothing_in_a_process_without_a_guard() -> None:
-    reply = MooringExecutor("0" * 64).execute("mooring.share", Shareable(), FLContext(), Signal())
+    reply = MooringExecutor("0" * 64).execute("mooring.run", Shareable(), FLContext(), Signal())
     assert reply["outcome"].startswith("refused")
 
 
@@ -168,7 +168,7 @@ def test_a_site_that_answers_strangely_ends_the_job_for_nobody_else(code: str, m
     )
 
     def answers() -> None:
-        runner._process_submission(Client("south", "token"), "mooring.share", "1", make_reply(code), context)
+        runner._process_submission(Client("south", "token"), "mooring.run", "1", make_reply(code), context)
 
     answers()
     assert len(panics) == 1  # so FLARE does

@@ -13,7 +13,6 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -32,12 +31,14 @@ from mooring.engines.flare.admission import (
     refusal_of_meta,
     refusal_of_request,
 )
-from mooring.engines.flare.chunks import FileExchange, IncomingFile, Message, plain_values, send_file
+from mooring.engines.flare.chunks import Message, plain_values
 from mooring.engines.flare.client_workflow import ClientWorkflow
-from mooring.engines.flare.configuration import RESULT_TASK, site_config, to_json
-from mooring.engines.flare.server_workflow import RESULTS, ServerWorkflow, answer_of
+from mooring.engines.flare.configuration import site_config, to_json
+from mooring.engines.flare.place import ServedPlace
+from mooring.engines.flare.server_workflow import ServerWorkflow, answer_of
 from mooring.engines.flare.settings import ServerSettings, SiteSettings
 from mooring.errors import MooringError
+from mooring.protocol.driver.routes import check_routed, list_routes
 from mooring.protocol.messages.model import MODEL_FILE
 from mooring.protocol.messages.study_text import render_study
 from mooring.protocol.rotation.analyst.alignment_state import AlignmentState
@@ -64,51 +65,48 @@ def flare_targets(world: World) -> list[Target]:
 
 def _server_targets(world: World) -> list[Target]:
     place = make_place(world, "flare")
-    server = _make_server(world, place)
-    dealer, name = world.vaults[0].signing_key, world.study.participants[0].name
+    study = write_file(place / "study.toml", render_study(world.study.as_dict()).encode())
+    ServerSettings(study, world.analyst.folder, folder=place / "server").write(place)
+    server = ServerWorkflow.opened(place, world.study.digest, lambda words: None)
+    dealer, names = world.vaults[0].signing_key, [member.name for member in world.study.participants]
+    routes = {route.name: route for route in list_routes(world.study) if route.sender == names[0]}
+    anchor, bundle = (routes[name] for name in (f"{world.study.name}.anchor", f"{names[0]}.bundle"))
 
     def exchange_files(data: bytes) -> object:
         """A site's requests, one a line of JSON; a piece is text."""
-        exchange = FileExchange()
-        ticket = exchange.ticket(arrival=IncomingFile(place / "came", 10**4, lambda _: None), files={"f": place / "f"})
+        served = ServedPlace(server.settings.folder / "place", world.study)
+        ticket = served.issue_ticket(names[0])
         for request in read_lines(data):
-            exchange.answer(plain_values(with_bytes(request) | {"ticket": ticket}))
-        exchange.close(ticket)
-        (place / "came").unlink(missing_ok=True)
+            served.answer(plain_values({"path": anchor.at_place.path} | with_bytes(request) | {"ticket": ticket}))
+        served.close()
         return None
 
     def take_files(data: bytes) -> object:
-        """A file that a site sends in pieces, as a bundle and as an anchor, which the server verifies before it stays."""
+        """A file that a site sends, as an anchor and as a sealed bundle, which the server checks before it stays."""
         sent, refusals = place / "sent", []
-        for kind, task, kept in (
-            ("bundle", server.for_participant(name), server.bundle(name)),
-            ("anchor", server.for_dealer(), server.anchor),
-        ):
+        for kind, route in (("anchor", anchor), ("envelope", bundle)):
             write_file(sent, sign_again(data, kind, dealer))
             try:
-                send_file(sent, str(task["ticket"]), server.counter.answer)
+                check_routed(sent, route, world.study)
             except MooringError as problem:
                 refusals.append(problem)
-            server.counter.close(str(task["ticket"]))
-            kept.unlink(missing_ok=True)
         if len(refusals) == 2:
             raise refusals[0]
         return None
 
     def take_answers(data: bytes) -> object:
-        answers = {f"site {k}": answer_of(line) for k, line in enumerate(read_lines(data))}
-        by_name = {name: {"share": dict(answer)} for name, answer in answers.items()}
-        return replace(server, answers=by_name).record("done")
+        server.answers = dict(zip(names, map(answer_of, read_lines(data)), strict=False))
+        return server.record("done")
 
-    write_file(place / "f", b"0123")
     digest = hashlib.sha256(b"abc").hexdigest()
     asked: list[dict[str, Any]] = [
+        {"do": "list"},
         {"do": "offer", "size": 3, "digest": digest},
         {"do": "put", "offset": 0, "piece": "abc"},
         {"do": "done"},
-        {"do": "get", "file": "f", "offset": 0},
+        {"do": "get", "offset": 0},
     ]
-    answered = {"outcome": "done", "digest": digest, "rows": 40, "reissued": 0, "model": "\ud800"}
+    answered = {"outcome": "done", "model": "\ud800"}
     return [
         Target("flare requests", exchange_files, (as_lines(*asked),)),
         Target("flare files", take_files, (world.anchor, world.bundle)),
@@ -118,48 +116,38 @@ def _server_targets(world: World) -> list[Target]:
 
 def _site_targets(world: World) -> list[Target]:
     place = make_place(world, "flare-site")
-    server = _make_server(world, place)
     study, vault = write_file(place / "study.toml", render_study(world.study.as_dict()).encode()), world.vaults[0]
-    name = world.study.participants[0].name
+    name, digest = world.study.participants[0].name, world.study.digest
     settings = SiteSettings(study, vault.folder, world.folder / "rows.csv", labels=True, folder=place / "site")
-    site = ClientWorkflow(settings, name, world.study.digest)
-    results = server.settings.folder / RESULTS / name
-    results.mkdir(parents=True)
-    write_file(results / MODEL_FILE, world.model)
-    write_file(results / MAP_FILE, world.map)
+    site = ClientWorkflow.opened(settings, name, digest, {"study": digest}, lambda request: {})
+    settings.result.mkdir(exist_ok=True)
 
-    def fetch_result(data: bytes) -> object:
-        """A result as the server hands it out in pieces."""
-        write_file(results / MAP_FILE, sign_again(data, "map", world.analyst.signing_key))
-        task = server.for_result(name)
-        try:
-            return site.do(RESULT_TASK, task, server.counter.answer)
-        finally:
-            server.counter.close(str(task["ticket"]))
+    def keep_result(data: bytes) -> object:
+        """A result that came, before it is kept."""
+        write_file(settings.result / MODEL_FILE, world.model)
+        write_file(settings.result / MAP_FILE, sign_again(data, "map", world.analyst.signing_key))
+        return site.answer()
 
     def obey_server(data: bytes) -> object:
-        """A task and the answers to what a site asks then, one a line of JSON; a piece is text."""
+        """A task, a list of files, and their pieces, one a line of JSON; a piece is text."""
         task, *answers = [*read_lines(data), {}]
         left = iter(answers)
 
         def answer(_: Message) -> Message:
-            return with_bytes(next(left, {}))
+            return plain_values(with_bytes(next(left, {})))
 
-        return site.do(RESULT_TASK, plain_values({"study": world.study.digest} | task), answer)
+        given = ClientWorkflow.opened(settings, name, digest, plain_values({"study": digest} | task), answer).place
+        for file in given.list_files():
+            given.fetch(file, place / "fetched", most_bytes=_MOST_BYTES)
+        return None
 
     def admit_app(data: bytes) -> object:
         return refusal_of_app(data)
 
-    tasks: list[dict[str, Any]] = [server.for_result(name)]
-
-    def overheard(request: Message) -> Message:
-        answer = server.counter.answer(request)
-        tasks.append({"piece": bytes(answer["piece"]).decode("latin-1")})  # type: ignore[arg-type]
-        return answer
-
-    site.do(RESULT_TASK, tasks[0], overheard)
+    listed = json.dumps([(f"lab/{name}/map.safetensors.sealed", 8, "8 1 2")])
+    tasks = [{"ticket": "x"}, {"files": listed, "over": 0, "absent": "p1"}, {"piece": "abcd"}, {"piece": "efgh"}]
     return [
-        Target("flare result", fetch_result, (world.map,)),
+        Target("flare result", keep_result, (world.map,)),
         Target("flare task", obey_server, (as_lines(*tasks),)),
         Target("flare app", admit_app, (_make_app(world.study.digest), b"PK\x03\x04")),
         Target("flare messages", _admit_messages, _message_seeds(world)),
@@ -286,12 +274,6 @@ def with_bytes(entry: dict[str, Any]) -> dict[str, Any]:
     """The same message; a piece that is text is bytes, as FLARE hands them over."""
     piece = entry.get("piece")
     return entry | ({"piece": piece.encode("latin-1", "replace")} if isinstance(piece, str) else {})
-
-
-def _make_server(world: World, place: Path) -> ServerWorkflow:
-    settings = ServerSettings(place / "study.toml", world.analyst.folder, folder=place / "analysis")
-    settings.folder.mkdir(parents=True, exist_ok=True)
-    return ServerWorkflow(settings, world.study, world.analyst.signing_key)
 
 
 def _make_app(digest: str) -> bytes:

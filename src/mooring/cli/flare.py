@@ -54,7 +54,7 @@ def site(
     vault: execution.VaultPath = execution.DEFAULT_VAULT,
     labels: execution.LabelConsent = False,
     folder: Annotated[
-        Path, typer.Option(help="Folder for the bundle that is sent and the result that comes back.")
+        Path, typer.Option(help="Folder in which your steps run: what is sent, and the result that comes back.")
     ] = Path("mooring"),
     anchor: Annotated[
         Path | None,
@@ -118,7 +118,9 @@ def server(
     output: Kit,
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     vault: execution.VaultPath = execution.DEFAULT_VAULT,
-    folder: Annotated[Path, typer.Option(help="The analyst's work folder, as in 'mooring align'.")] = Path("analysis"),
+    folder: Annotated[
+        Path, typer.Option(help="Folder in which the analyst's steps run; 'analysis' in it is the work folder.")
+    ] = Path("mooring"),
     learner: Annotated[
         str,
         typer.Option(

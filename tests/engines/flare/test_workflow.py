@@ -1,17 +1,17 @@
-"""What a FLARE job does at a site and at the server, without FLARE: pieces, settings, policy, and both parts together."""
+"""What a FLARE job does at a site and at the server, without FLARE: jobs, the place, settings, policy, commands."""
 
 import hashlib
 import importlib
 import json
-import os
 import re
 import shlex
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
@@ -21,34 +21,40 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from mooring.atomic_io import hash_file
-from mooring.engines.flare.chunks import FileExchange, IncomingFile, fetch_file, send_file
-from mooring.engines.flare.client_workflow import ClientWorkflow, NoAnchorError
+from mooring.engines.flare.chunks import Message
+from mooring.engines.flare.client_workflow import AbsentMembersError, ClientWorkflow
 from mooring.engines.flare.configuration import (
-    ANCHOR_TASK,
     CONTROLLER,
     EXECUTOR,
     GUARDS,
-    RESULT_TASK,
     ROLES,
-    SHARE_TASK,
     certificate_end,
     list_kit_warnings,
     write_job,
     write_policy,
 )
-from mooring.engines.flare.server_workflow import ServerWorkflow, answer_of
+from mooring.engines.flare.place import ServedPlace, SitePlace
+from mooring.engines.flare.server_workflow import JobAbortedError, ServerWorkflow, answer_of
 from mooring.engines.flare.settings import SETTINGS_FILE, ServerSettings, SiteSettings
 from mooring.errors import InputError, RefusedError, StorageError
+from mooring.protocol.messages.bundle import Bundle
+from mooring.protocol.messages.envelope import envelope_of, seal_file
+from mooring.protocol.messages.model import MODEL_FILE
 from mooring.protocol.messages.signed_file import write_signed
 from mooring.protocol.messages.study import Study
+from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.role import Participant
+from mooring.protocol.registry import exchange_of
 from mooring.protocol.rotation import exchange as rotation
 from mooring.protocol.rotation.analyst.alignment import align_bundles
 from mooring.protocol.rotation.analyst.alignment_state import AlignedParticipant, AlignmentState
 from mooring.protocol.rotation.anchor import deal_anchor
-from mooring.protocol.rotation.result import read_result
+from mooring.protocol.rotation.result import MAP_FILE, read_result
 from mooring.protocol.storage.vault import Vault
+from mooring.protocol.transport.place import EVERYBODY, PlacedFile
+from mooring.protocol.transport.transfer import OccupiedError
 from tests import commands
+from tests.engines.flare.support import SiteTasks
 from tests.permissions import has_mode
 from tests.raising import raising
 from tests.sites import label_by_sum, vaulted_study, write_rows
@@ -72,13 +78,23 @@ RESOURCES: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class World:
-    """A study, its sites' settings, and the analyst at a counter that sites can ask."""
+    """A study, its sites' settings, and the server's kit."""
 
     place: Path
     study: Study
-    analyst: ServerWorkflow
+    tasks: SiteTasks | None = None
+    """The sites' tasks of the last job."""
+
+    @property
+    def kit(self) -> Path:
+        return self.place / "kit"
+
+    @property
+    def work(self) -> Path:
+        """The analyst's folder."""
+        return self.place / "analyst" / "mooring"
 
     def settings(self, name: str) -> SiteSettings:
         here = self.place / name
@@ -86,399 +102,452 @@ class World:
             self.place / "study.toml", here / "vault", here / "rows.csv", labels=True, folder=here / "mooring"
         )
 
-    def part(self, name: str, **changes: Any) -> ClientWorkflow:
-        settings = replace(self.settings(name), **changes)
-        return ClientWorkflow(settings, name, self.study.digest, piece_size=PIECE_SIZE)
+    def change_server(self, **changes: Any) -> None:
+        replace(ServerSettings.read(self.kit), **changes).write(self.kit)
 
-    def send(self, path: Path, ticket: Any) -> str:
-        return send_file(path, str(ticket), self.analyst.counter.answer, piece_size=PIECE_SIZE)
+    def open_server(self, digest: str = "") -> ServerWorkflow:
+        return ServerWorkflow.opened(self.kit, digest or self.study.digest, lambda words: None, "a job")
 
-    def deal(self) -> None:
-        self.part("north").do(ANCHOR_TASK, self.analyst.for_dealer(), self.analyst.counter.answer)
+    def open_site(self, server: ServerWorkflow, name: str, message: Message, **changes: Any) -> ClientWorkflow:
+        server.place.piece_size = PIECE_SIZE
+        settings, digest = replace(self.settings(name), **changes), self.study.digest
+        return ClientWorkflow.opened(settings, name, digest, message, server.place.answer, piece_size=PIECE_SIZE)
 
-    def share(self, name: str, **changes: Any) -> dict[str, Any]:
-        return self.part(name, **changes).do(
-            SHARE_TASK, self.analyst.for_participant(name), self.analyst.counter.answer
-        )
+    def run(self, connected: Sequence[str] = SITES, *, changes: Any = None, **rest: Any) -> tuple[str, ...]:
+        """Run a job, and return who is missing; `changes` are those of sites' settings, by name."""
+        server, given = self.open_server(), changes or {}
+        try:
+            self.tasks = SiteTasks(
+                lambda name, message: self.open_site(server, name, message, **given.get(name, {})), **rest
+            )
+            return server.run(connected, self.tasks)
+        finally:
+            assert self.tasks is not None
+            self.tasks.close()
+            server.close()
 
-    def fetch_result(self, name: str) -> dict[str, Any]:
-        return self.part(name).do(RESULT_TASK, self.analyst.for_result(name), self.analyst.counter.answer)
+    def record(self) -> dict[str, Any]:
+        return dict(json.loads((self.work / "flare.json").read_bytes()))
+
+    def results(self, name: str) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in self.settings(name).result.iterdir()}
+
+    def predict(self, name: str) -> int:
+        participant = Participant(self.study, Vault.open(self.place / name / "vault"))
+        rows = self.place / name / "rows.csv"
+        return len(participant.predict(rows, result=self.settings(name).result).values)
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path) -> World:
     vaults = {name: Participant.join(tmp_path / name / "vault") for name in SITES}
     analyst = Participant.join(tmp_path / "analyst" / "vault")
     study = vaulted_study(vaults, analyst, 3, 12, name="ward", data_noise_scale=0.2, anchor_noise_scale=0.02)
+    study = replace(study, analyst=make_member("lab", analyst))
     study.write(tmp_path / "study.toml")
     for k, name in enumerate(SITES):
         rows = np.random.default_rng([8, k]).normal(size=(40, 3))
         write_rows(tmp_path / name / "rows.csv", rows, label_by_sum(rows))
-    (tmp_path / "kit").mkdir()
-    settings = ServerSettings(tmp_path / "study.toml", tmp_path / "analyst" / "vault", tmp_path / "analysis", "linear")
-    settings.write(tmp_path / "kit")
-    analysts_part = ServerWorkflow.opened(tmp_path / "kit", study.digest, lambda words: None)
-    yield World(tmp_path, study, replace(analysts_part, counter=FileExchange(PIECE_SIZE)))
-    analysts_part.close()
+    made = World(tmp_path, study)
+    made.kit.mkdir()
+    settings = ServerSettings(tmp_path / "study.toml", tmp_path / "analyst" / "vault", made.work, "linear")
+    settings.write(made.kit)
+    return made
 
 
-def test_a_round_gives_every_site_a_result_that_it_can_use(world: World) -> None:
-    world.deal()
-    assert [world.share(name)["reissued"] for name in SITES] == [0, 0, 0]
-    assert world.analyst.analysed() == SITES
-    for name in SITES:
-        assert world.fetch_result(name)["model"]
-        participant = Participant(world.study, Vault.open(world.place / name / "vault"))
-        predictions = participant.predict(world.place / name / "rows.csv", result=world.settings(name).result)
-        assert len(predictions.values) == 40
-    assert [world.share(name)["reissued"] for name in SITES] == [1, 1, 1]
-    for kind, folder in (("analysis", world.place / "analysis"), ("vault", world.place / "south" / "vault")):
+# Jobs.
+
+
+def test_a_job_gives_every_site_a_result_that_it_can_use_and_the_next_gives_the_same_again(world: World) -> None:
+    assert world.run(["west", "east", *SITES[:2]]) == ()
+    record, before = world.record(), {name: world.results(name) for name in SITES}
+    assert (record["outcome"], record["job"], record["missing"], record["left_out"]) == ("done", "a job", [], {})
+    assert list(record["sites"]) == list(SITES)
+    assert {site["outcome"] for site in record["sites"].values()} == {"done"}
+    assert {site["model"] for site in record["sites"].values()} == {hash_file(_model(world, "north"), what="it")}
+    assert record["sites"]["north"]["done"] == ["Join", "Make the anchor", "Share"]
+    assert [world.predict(name) for name in SITES] == [40, 40, 40]
+    assert {path.name for path in (world.work / "inbox").iterdir()} == {f"{name}.bundle" for name in SITES}
+    assert world.run() == ()
+    assert {name: world.results(name) for name in SITES} == before
+    shutil.rmtree(world.settings("south").folder)  # the vault issues the same bytes again, sealed anew
+    assert world.run() == ()
+    assert {name: world.results(name) for name in SITES} == before
+    for kind, folder in (("analysis", world.work / "analysis"), ("vault", world.place / "south" / "vault")):
         page = world.place / f"{kind}.html"
         commands.run("report", folder, "--study", world.place / "study.toml", "--output", page)
         assert "mooring flare" in page.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("silent", "aside"), [("", ""), ("north", ""), ("", "east")])
-def test_a_whole_job_asks_the_rosters_sites_step_by_step_and_writes_down_what_they_answer(
-    world: World, silent: str, aside: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _model(world: World, name: str) -> Path:
+    return world.settings(name).result / MODEL_FILE
+
+
+@pytest.mark.parametrize("how", ["dead", "silent"])
+def test_a_site_that_is_gone_or_does_not_answer_stops_nobody(world: World, how: str) -> None:
+    world.change_server(wait_seconds=1)
+    assert world.run(**{how: ["east"]}) == ("east",)
+    record = world.record()
+    assert (record["outcome"], record["left_out"]) == ("incomplete", {"east": "it has no valid bundle"})
+    assert record["sites"]["east"] == {"done": ["Join"], "outcome": "no answer"}
+    assert [world.predict(name) for name in ("north", "south")] == [40, 40]
+    assert not world.settings("east").folder.exists()
+
+
+def test_who_is_set_aside_gets_no_result_and_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def align(study: Study, bundles: Any, folder: Path, **options: Any) -> AlignmentState:
-        alignment = align_bundles(
-            study, [bundle for bundle in bundles if bundle.member.name != aside], folder, **options
-        )
-        left = [AlignedParticipant(aside, 40, "", 0.0, flagged=True)] if aside else []
-        return replace(alignment, record=replace(alignment.record, set_aside=tuple(left)))
+        kept = [bundle for bundle in bundles if bundle.member.name != "east"]
+        alignment = align_bundles(study, kept, folder, **options)
+        aside = AlignedParticipant("east", 40, "", 0.0, flagged=True)
+        changed = replace(alignment, record=replace(alignment.record, set_aside=(aside,)))
+        (folder / "alignment.json").write_text(changed.record.to_json())
+        return changed
 
     monkeypatch.setattr(rotation, "align_bundles", align)
-
-    def ask(task: str, value: Any, answers: Any) -> None:
-        for name in value:
-            if name != silent:
-                done = world.part(name).do(task, value[name], world.analyst.counter.answer)
-                answers[name] = answer_of({**done, "outcome": "done"})
-
-    if silent:  # the dealer, whose anchor came before: it is not waited for again
-        world.deal()
-    missing = [name for name in (silent, aside) if name]
-    assert world.analyst.run(["west", "east", *SITES[:2]], ask) == tuple(missing)
-    record = json.loads((world.place / "analysis" / "flare.json").read_bytes())
-    steps = {name: ["share"] if name == aside else ["share", "result"] for name in SITES} | {
-        "north": ["share"] if silent else ["anchor", "share", "result"]
-    }
-    assert {name: list(site) for name, site in record["sites"].items()} == steps
-    assert (record["outcome"], record["missing"]) == ("incomplete" if missing else "done", missing)
-    assert list(record["left_out"]) == missing
-    assert (record["sites"]["north"]["share"] == {"outcome": "no answer"}) == bool(silent)
-    assert [world.settings(name).result.exists() for name in SITES] == [not silent, True, not aside]
+    assert world.run() == ("east",)
+    record = world.record()
+    assert list(record["left_out"]) == ["east"]
+    assert (record["sites"]["east"]["outcome"], record["sites"]["east"]["model"]) == ("done", "")
+    assert not world.settings("east").result.exists()
+    assert world.predict("south") == 40
 
 
 def test_a_job_of_another_study_is_refused_at_both_ends(world: World) -> None:
-    world.deal()
-    task = world.analyst.for_participant("south")
     with raising(RefusedError, "the job", reason="another study"):
-        replace(world.part("south"), digest="0" * 64).do(SHARE_TASK, task, world.analyst.counter.answer)
-    with raising(RefusedError, "the job", reason="another study"):
-        world.part("south").do(SHARE_TASK, {**task, "study": "0" * 64}, world.analyst.counter.answer)
-    with raising(RefusedError, "the job", reason="another study"):
-        ServerWorkflow.opened(world.place / "kit", "0" * 64, lambda words: None)
-    assert not world.analyst.bundle("south").exists()
+        world.open_server("0" * 64)
+    settings, ask = world.settings("south"), Mock()
+    for digest, stated in (("0" * 64, world.study.digest), (world.study.digest, "0" * 64)):
+        with raising(RefusedError, "the job", reason="another study"):
+            ClientWorkflow.opened(settings, "south", digest, {"study": stated}, ask)
+    ask.assert_not_called()
 
 
 def test_a_task_cannot_give_consent_or_choose_the_table(world: World) -> None:
-    world.deal()
-    message = {**world.analyst.for_participant("south"), "labels": 1, "data": str(world.place / "north" / "rows.csv")}
-    ask = Mock()
+    message = {"labels": 1, "data": str(world.place / "north" / "rows.csv")}
+    opened = World.open_site
+
+    def open_with_more(world: World, server: ServerWorkflow, name: str, task: Message, **rest: Any) -> ClientWorkflow:
+        return opened(world, server, name, {**task, **message}, **rest)
+
+    with patch.object(World, "open_site", open_with_more):
+        assert world.run(changes={"south": {"labels": False}}) == ("south",)
+    assert world.tasks is not None
     with raising(InputError, "consent for labels", cure="labels = true"):
-        world.part("south", labels=False).do(SHARE_TASK, message, ask)
-    ask.assert_not_called()
-    answer = world.part("south").do(SHARE_TASK, message, world.analyst.counter.answer)
-    assert answer["digest"] == world.share("south")["digest"]
+        raise world.tasks.problems["south"]
+    assert not list(world.work.rglob("*south*.bundle*"))
 
 
 def test_a_site_under_another_name_than_the_rosters_does_nothing(world: World) -> None:
-    world.deal()
+    ask = Mock()
     with raising(InputError, "name of the site", expected="roster"):
-        replace(world.part("south"), name="east").do(
-            SHARE_TASK, world.analyst.for_participant("east"), world.analyst.counter.answer
-        )
-
-
-def test_one_site_cannot_send_anothers_bundle(world: World) -> None:
-    world.deal()
-    world.share("south")
-    sent = world.analyst.bundle("south")
-    with raising(StorageError, "the server", reason="east did not sign"):
-        world.send(sent, world.analyst.for_participant("east")["ticket"])
-    assert not world.analyst.bundle("east").exists()
-
-
-def test_only_the_dealers_anchor_is_carried(world: World) -> None:
-    with raising(InputError, "dealer"):
-        world.part("south").do(ANCHOR_TASK, world.analyst.for_dealer(), world.analyst.counter.answer)
-    another = change(world.study, dealer="south")
-    forged = world.place / "forged.anchor"
-    deal_anchor(Vault.open(world.place / "south" / "vault"), another, forged)
-    with raising(StorageError, "the server", reason="the dealer did not sign"):
-        world.send(forged, world.analyst.for_dealer()["ticket"])
-    assert not world.analyst.anchor.exists()
+        ClientWorkflow.opened(world.settings("south"), "east", world.study.digest, {"study": world.study.digest}, ask)
+    ask.assert_not_called()
 
 
 def test_a_site_may_use_an_anchor_that_came_another_way(world: World) -> None:
-    world.deal()
     kept = world.place / "by-mail.anchor"
-    kept.write_bytes(world.analyst.anchor.read_bytes())
-    world.analyst.anchor.unlink()  # the dealer is down
-    assert world.share("south", anchor=kept)["rows"] == 40
-    with raising(NoAnchorError, "the anchor", reason="dealer has not sent it"):
-        world.share("east")
-    assert world.share("north", anchor=kept)["rows"] == 40
-    assert world.analyst.analysed() == ("north", "south")
+    deal_anchor(Vault.open(world.place / "north" / "vault"), world.study, kept)
+    with raising(InputError, "bundles", problem="is 1, and 2 are needed"):  # the dealer is down, and east has no anchor
+        world.run(SITES[1:], changes={"south": {"anchor": kept}})
+    assert world.tasks is not None
+    assert isinstance(world.tasks.problems["east"], AbsentMembersError)
+    assert world.record()["outcome"] == "failed"
+    assert world.run(SITES[1:], changes={name: {"anchor": kept} for name in SITES}) == ("north",)
+    assert [world.predict(name) for name in SITES[1:]] == [40, 40]
 
 
-def test_what_a_killed_job_left_of_files_is_removed_by_the_next_unless_one_is_at_work(world: World) -> None:
-    world.deal()
-    folder, arriving = world.settings("south").folder, world.settings("south").folder / ".arriving"
-    arriving.mkdir(parents=True)
-    left = [folder / ".0123456789abcdef.partial", arriving / ".0123456789abcdef.partial"]
-
-    def leave() -> None:
-        for path in left:
-            path.write_bytes(b"x")
-
-    leave()
-    world.share("south")
-    assert not any(path.exists() for path in left)
-    task = world.analyst.for_participant("south")
-
-    def ask(request: Any) -> Any:  # another job begins in the middle of this one
-        if request["do"] == "get":
-            leave()
-            world.share("south")
-            assert all(path.exists() for path in left)
-        return world.analyst.counter.answer(request)
-
-    world.part("south").do(SHARE_TASK, task, ask)
-    world.share("south")
+def test_what_a_killed_job_left_of_files_is_removed_by_the_next(world: World) -> None:
+    folder = world.settings("south").folder
+    left = [folder / ".0123456789abcdef.partial", folder / "result" / ".0123456789abcdef.partial"]
+    for path in left:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+    world.run()
     assert not any(path.exists() for path in left)
 
 
 @pytest.mark.parametrize("late", [False, True])
 def test_who_comes_late_moves_the_others_only_if_the_server_does_not_say_late(world: World, late: bool) -> None:
-    part = replace(world.analyst, settings=replace(world.analyst.settings, late=late))
-    results = world.place / "analysis" / "results"
-    world.deal()
-    for name in ("north", "south"):
-        world.share(name)
-    assert part.analysed() == ("north", "south")
-    before = {path: path.read_bytes() for path in results.rglob("*.*")}
-    assert part.analysed() == ("north", "south")  # nobody new
-    assert {path: path.read_bytes() for path in results.rglob("*.*")} == before
-    world.share("east")
-    assert part.analysed() == SITES
-    same = [path.read_bytes() == content for path, content in before.items()]
+    world.change_server(late=late)
+    assert world.run(SITES[:2]) == ("east",)
+    before = {name: world.results(name) for name in SITES[:2]}
+    assert world.run(SITES[:2]) == ("east",)  # nobody new
+    assert {name: world.results(name) for name in SITES[:2]} == before
+    assert world.run() == ()
+    same = [world.results(name)[file] == before[name][file] for name in before for file in before[name]]
     assert len(same) == 4
     assert all(same) == late
     if not late:
         assert not any(same)
-    assert world.fetch_result("east")["model"]
-    predictions = Participant(world.study, Vault.open(world.place / "east" / "vault")).predict(
-        world.place / "east" / "rows.csv", result=world.settings("east").result
-    )
-    assert len(predictions.values) == 40
+    assert [world.predict(name) for name in SITES] == [40, 40, 40]
 
 
-def test_a_changed_map_or_model_is_not_kept(world: World) -> None:
-    world.deal()
-    for name in SITES:
-        world.share(name)
-    world.analyst.analysed()
-    result = world.analyst.settings.folder / "results"
-    for name, file in (("north", "map.safetensors"), ("south", "model.safetensors")):
-        data = bytearray((result / name / file).read_bytes())
-        data[-9] ^= 1
-        (result / name / file).write_bytes(data)
-        with pytest.raises(RefusedError):
-            world.fetch_result(name)
-        assert not world.settings(name).result.exists()
-    (result / "east" / "map.safetensors").write_bytes((result / "north" / "map.safetensors").read_bytes())
-    with pytest.raises(RefusedError):
-        world.fetch_result("east")
-
-
-def test_a_map_that_the_analyst_signed_but_that_is_not_of_my_upload_is_not_kept(world: World) -> None:
-    world.deal()
-    for name in SITES:
-        world.share(name)
-    world.analyst.analysed()
-    path = world.analyst.settings.folder / "results" / "south" / "map.safetensors"
-    member = world.study.member("south")
-    honest = read_result(path.parent, world.study, member)
-    arrays = {"orthogonal": honest.orthogonal, "mean": honest.mean + 1.0, "origin": honest.origin}
-    fields = {
-        "study": world.study.digest,
-        "participant": member.name,
-        "key": member.signing_key,
-        "bundle": honest.bundle_digest,
-        "model": honest.delivered.digest,
-    }
-    write_signed(path, kind="map", fields=fields, arrays=arrays, signer=world.analyst.signing_key)
-    assert read_result(path.parent, world.study, member).mean[0] == honest.mean[0] + 1.0
-    with raising(RefusedError, "the map", reason="your own anchor representation"):
-        world.fetch_result("south")
-    assert not world.settings("south").result.exists()
+@pytest.mark.parametrize("file", [MAP_FILE, MODEL_FILE])
+def test_a_result_of_somebody_else_or_for_another_upload_is_not_kept(world: World, file: str) -> None:
+    world.run()
+    delivered = world.work / "results" / "south"
+    member, key = world.study.member("south"), Vault.open(world.place / "analyst" / "vault").signing_key
+    honest = read_result(delivered, world.study, member)
+    if file == MAP_FILE:  # signed by the analyst, and not of this upload
+        arrays = {"orthogonal": honest.orthogonal, "mean": honest.mean + 1.0, "origin": honest.origin}
+        fields = {
+            "study": world.study.digest,
+            "participant": member.name,
+            "key": member.signing_key,
+            "bundle": honest.bundle_digest,
+            "model": honest.delivered.digest,
+        }
+        write_signed(delivered / file, kind="map", fields=fields, arrays=arrays, signer=key)
+    else:
+        (delivered / file).write_bytes((delivered / MAP_FILE).read_bytes())
+    seal_file(delivered / file, envelope_of(delivered / file), study=world.study, recipient=member, signer=key)
+    assert world.run() == ("south",)
+    assert world.tasks is not None
+    assert isinstance(world.tasks.problems["south"], RefusedError)
+    assert world.results("south") == {}
+    assert world.record()["sites"]["south"]["outcome"] == "RefusedError"
 
 
 def test_too_few_bundles_make_no_model_and_stay(world: World) -> None:
-    world.deal()
-    world.share("south")
+    world.change_server(wait_seconds=1)
     with raising(InputError, "bundles", problem="2 are needed"):
-        world.analyst.analysed()
-    assert world.analyst.bundle("south").exists()
-    world.share("east")
-    assert world.analyst.analysed() == ("south", "east")
+        world.run(["north"])
+    assert (world.work / "inbox" / "north.bundle").exists()
+    assert not (world.work / "analysis").exists()
+    assert world.run(["north", "east"]) == ("south",)
+
+
+def test_a_bundle_that_is_set_aside_does_not_count(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    verify = exchange_of(world.study).verify_bundle
+
+    def verify_two(path: Path, study: Study) -> Bundle:
+        if path.name == "east.bundle":
+            raise RefusedError("the bundle", reason="it is not valid", cure="Ask east.")
+        return verify(path, study)
+
+    world.change_server(least_sites=3)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(exchange_of(world.study)), "verify_bundle", staticmethod(verify_two))
+        for _ in range(2):
+            with raising(InputError, "valid bundles", problem="is 2, and 3 are needed"):
+                world.run()
+            assert not list(world.work.rglob("training.json"))
+    assert world.run() == ()
 
 
 def test_the_server_needs_the_analysts_vault(world: World) -> None:
-    settings = ServerSettings.read(world.place / "kit")
-    replace(settings, vault=world.place / "north" / "vault").write(world.place / "kit")
+    world.change_server(vault=world.place / "north" / "vault")
     with raising(RefusedError, "the job", reason="analyst"):
-        ServerWorkflow.opened(world.place / "kit", world.study.digest, lambda words: None)
+        world.open_server()
 
 
 @pytest.mark.parametrize("learner", ["lienar", "svm", "discriminant"])
 def test_a_learner_that_cannot_be_delivered_ends_the_job_at_once(world: World, learner: str) -> None:
-    replace(ServerSettings.read(world.place / "kit"), learner=learner).write(world.place / "kit")
+    world.change_server(learner=learner)
     with raising(InputError, "learner"):
-        ServerWorkflow.opened(world.place / "kit", world.study.digest, lambda words: None)
+        world.open_server()
 
 
 def test_one_job_at_a_time_is_at_work_in_a_folder(world: World) -> None:
-    with raising(RefusedError, "the job", reason="another job is running"):
-        ServerWorkflow.opened(world.place / "kit", world.study.digest, lambda words: None)
-    again = replace(ServerSettings.read(world.place / "kit"), folder=world.place / "elsewhere")
-    again.write(world.place / "kit")
-    ServerWorkflow.opened(world.place / "kit", world.study.digest, lambda words: None).close()
+    server = world.open_server()
+    with raising(RefusedError, "the run", reason="another run"):
+        world.open_server()
+    world.change_server(folder=world.place / "elsewhere")
+    world.open_server().close()
+    server.close()
 
 
-# Pieces.
+def test_an_aborted_job_says_so_and_one_at_work_says_which_it_is(world: World) -> None:
+    def abort(name: str) -> None:
+        record = world.record()
+        assert (record["outcome"], record["job"], record["missing"]) == ("running", "a job", [])
+        if (world.work / "place" / "north" / "lab").exists():
+            raise JobAbortedError
+
+    world.run(before=abort)
+    assert world.record()["outcome"] == "aborted"
+    assert world.run() == ()
+
+
+def test_of_what_a_site_says_only_known_words_are_recorded_and_as_they_can_be_shown() -> None:
+    reply = {"outcome": "done\nforged: \x1b[31mline", "rows": 5, "model": "a" * 64, "other": "x"}
+    assert answer_of(reply) == {"outcome": "done?forged: ?[31mline", "model": "a" * 64}
+    assert len(str(answer_of({"outcome": "x" * 10_000})["outcome"])) <= 80
+
+
+# The place.
+
+
+@dataclass(eq=False)
+class Counter:
+    """A server's place that sites can ask, and what they asked."""
+
+    world: World
+    served: ServedPlace
+    asked: list[Any] = field(default_factory=list)
+
+    def site(self, name: str, **rest: Any) -> SitePlace:
+        ticket, ask = self.served.issue_ticket(name), rest.pop("ask", self.ask)
+        return SitePlace(self.world.study.digest, ticket, ask, piece_size=PIECE_SIZE, **rest)
+
+    def ask(self, request: Message) -> Message:
+        self.asked.append(request)
+        return self.served.answer(request)
+
+    def bundle(self, name: str) -> Path:
+        """A sealed bundle of a site, as its run makes it."""
+        path = self.world.place / f"{name}.bundle"
+        vault = Vault.open(self.world.place / name / "vault")
+        anchor = self.world.place / "ward.anchor"
+        deal_anchor(Vault.open(self.world.place / "north" / "vault"), self.world.study, anchor)
+        rows = self.world.place / name / "rows.csv"
+        Participant(self.world.study, vault).share(rows, output=path, anchor=anchor, labels=True)
+        analyst = self.world.study.analyst
+        assert analyst is not None
+        seal_file(path, envelope_of(path), study=self.world.study, recipient=analyst, signer=vault.signing_key)
+        return envelope_of(path)
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "file"
-    path.write_bytes(os.urandom(1000))
-    return path
+def counter(world: World, tmp_path: Path) -> Counter:
+    (tmp_path / "place").mkdir()
+    return Counter(world, ServedPlace(tmp_path / "place", world.study, PIECE_SIZE))
 
 
-@pytest.fixture
-def arrival(tmp_path: Path) -> IncomingFile:
-    return IncomingFile(tmp_path / "inbox" / "arrived", 2000, lambda path: None, piece_size=64)
+def sealed(name: str) -> PlacedFile:
+    return PlacedFile(name, "lab", f"{name}.bundle.sealed")
 
 
-def counted(counter: FileExchange, asked: list[Any]) -> Callable[..., Any]:
-    def ask(request: Any) -> Any:
-        asked.append(request)
-        return counter.answer(request)
+def test_a_file_arrives_whole_in_pieces_and_is_not_sent_twice(counter: Counter, tmp_path: Path) -> None:
+    source, south = counter.bundle("south"), counter.site("south")
+    assert not south.put(source, sealed("south"))
+    assert (counter.served.folder / sealed("south").path).read_bytes() == source.read_bytes()
+    assert max(len(request.get("piece", b"")) for request in counter.asked) == PIECE_SIZE
+    counter.asked.clear()
+    assert south.put(source, sealed("south"))
+    assert [request["do"] for request in counter.asked] == ["offer"]
+    anchor = PlacedFile("north", EVERYBODY, "ward.anchor")
+    counter.site("north").put(tmp_path / "ward.anchor", anchor)
+    (listed,) = (file for file in south.list_files() if file.path == anchor.path)
+    south.fetch(listed, tmp_path / "fetched", most_bytes=10**6)
+    assert (tmp_path / "fetched").read_bytes() == (tmp_path / "ward.anchor").read_bytes()
+    with raising(RefusedError, "the file north/everybody/ward.anchor", reason="larger"):
+        south.fetch(listed, tmp_path / "not", most_bytes=10)
+    for piece in ({"piece": b"x" * (PIECE_SIZE + 1)}, {"piece": "words"}, {}):
+        with raising(StorageError, reason="a piece"):
+            counter.site("south", ask=lambda request, piece=piece: piece).fetch(
+                listed, tmp_path / "not", most_bytes=10**6
+            )
+    assert not (tmp_path / "not").exists()
 
-    return ask
 
-
-def test_a_file_arrives_whole_in_pieces_and_is_not_sent_twice(file: Path, arrival: IncomingFile) -> None:
-    counter, asked = FileExchange(), []
-    ticket = counter.ticket(arrival=arrival)
-    digest = send_file(file, ticket, counted(counter, asked), piece_size=64)
-    assert arrival.path.read_bytes() == file.read_bytes()
-    assert max(len(request.get("piece", b"")) for request in asked) == 64
-    n_asked = len(asked)
-    assert send_file(file, ticket, counted(counter, asked), piece_size=64) == digest
-    assert [request["do"] for request in asked[n_asked:]] == ["offer"]
-
-
-def test_a_piece_whose_answer_was_lost_is_written_once(file: Path, arrival: IncomingFile) -> None:
-    counter = FileExchange()
-
-    def ask_twice(request: Any) -> Any:
+def test_a_piece_whose_answer_was_lost_is_written_once(counter: Counter) -> None:
+    def ask_twice(request: Message) -> Message:
         if request["do"] != "offer":
-            counter.answer(request)
-        return counter.answer(request)
+            counter.served.answer(request)
+        return counter.served.answer(request)
 
-    send_file(file, counter.ticket(arrival=arrival), ask_twice, piece_size=64)
-    assert arrival.path.read_bytes() == file.read_bytes()
-
-
-def test_what_was_taken_stays(file: Path, arrival: IncomingFile) -> None:
-    counter = FileExchange()
-    send_file(file, counter.ticket(arrival=arrival), counter.answer, piece_size=64)
-    before = file.read_bytes()
-    file.write_bytes(b"another")
-    with raising(StorageError, "the server", reason="a different file was accepted"):
-        send_file(file, counter.ticket(arrival=arrival), counter.answer, piece_size=64)
-    assert arrival.path.read_bytes() == before
+    source = counter.bundle("south")
+    counter.site("south", ask=ask_twice).put(source, sealed("south"))
+    assert (counter.served.folder / sealed("south").path).read_bytes() == source.read_bytes()
 
 
-def test_a_file_that_stops_half_way_leaves_nothing_and_can_be_sent_again(file: Path, arrival: IncomingFile) -> None:
-    counter = FileExchange()
-    ticket = counter.ticket(arrival=arrival)
+def test_what_was_taken_stays(counter: Counter) -> None:
+    source, south = counter.bundle("south"), counter.site("south")
+    south.put(source, sealed("south"))
+    before = source.read_bytes()
+    assert counter.bundle("south").read_bytes() != before  # an envelope is drawn anew
+    with raising(OccupiedError, "the place"):
+        south.put(source, sealed("south"))
+    assert (counter.served.folder / sealed("south").path).read_bytes() == before
 
-    def dies(request: Any) -> Any:
-        if request.get("offset") == 640:
+
+def test_a_file_that_stops_half_way_leaves_nothing_and_can_be_sent_again(counter: Counter) -> None:
+    def dies(request: Message) -> Message:
+        if request.get("offset") == 2 * PIECE_SIZE:
             raise ConnectionError
-        return counter.answer(request)
+        return counter.served.answer(request)
 
+    source, folder = counter.bundle("south"), counter.served.folder / "south" / "lab"
     with pytest.raises(ConnectionError):
-        send_file(file, ticket, dies, piece_size=64)
-    assert arrival.partial.stat().st_size == 640
-    counter.close(ticket)
-    assert list(arrival.path.parent.iterdir()) == []
-    with raising(StorageError, "the server", reason="has expired"):
-        send_file(file, ticket, counter.answer, piece_size=64)
-    send_file(file, counter.ticket(arrival=arrival), counter.answer, piece_size=64)
-    assert arrival.path.read_bytes() == file.read_bytes()
+        counter.site("south", ask=dies).put(source, sealed("south"))
+    assert [path.stat().st_size for path in folder.iterdir()] == [2 * PIECE_SIZE]
+    assert counter.site("south").list_files() == []
+    late = counter.site("south")
+    counter.served.close()
+    assert list(folder.iterdir()) == []
+    with raising(RefusedError, "the server", reason="has expired"):
+        late.list_files()
+    counter.site("south").put(source, sealed("south"))
+    assert (folder / source.name).read_bytes() == source.read_bytes()
+
+
+def test_a_site_writes_and_reads_only_what_the_steps_send_from_it_and_to_it(counter: Counter, tmp_path: Path) -> None:
+    south, east, bundle = counter.site("south"), counter.site("east"), counter.bundle("south")
+    with raising(RefusedError, "the server", reason="does not send"):
+        east.put(bundle, sealed("south"))
+    with raising(RefusedError, "the server", reason="signed by somebody else"):
+        east.put(bundle, sealed("east"))
+    another, forged = change(counter.world.study, dealer="south"), tmp_path / "forged.anchor"
+    deal_anchor(Vault.open(tmp_path / "south" / "vault"), another, forged)
+    with raising(RefusedError, "the server", reason="does not send"):
+        south.put(forged, PlacedFile("south", EVERYBODY, "ward.anchor"))
+    with raising(RefusedError, "the server", reason="signed by somebody else"):
+        counter.site("north").put(forged, PlacedFile("north", EVERYBODY, "ward.anchor"))
+    with raising(RefusedError, "the server", reason="not sealed"):
+        south.put(tmp_path / "south.bundle", sealed("south"))
+    with raising(RefusedError, "the file"):  # it does not even leave
+        south.put(tmp_path / "study.toml", sealed("south"))
+    whole = bundle.read_bytes()
+    bundle.write_bytes(whole[:-4] + bytes(byte ^ 0xFF for byte in whole[-4:]))
+    with raising(RefusedError, "the file", reason="changed after signing"):
+        south.put(bundle, sealed("south"))
+    assert not [path for path in counter.served.folder.rglob("*") if path.is_file() and path.name[0] != "."]
+    bundle.write_bytes(whole)
+    south.put(bundle, sealed("south"))
+    assert east.list_files() == []
+    (listed,) = south.list_files()
+    for site in (south, east):  # it is the analyst's
+        with raising(RefusedError, "the server", reason="does not receive"):
+            site.fetch(listed, tmp_path / "not", most_bytes=10**6)
+    outside = PlacedFile("..", "..", "study.toml", 10)
+    with raising(RefusedError, "the server", reason="does not receive"):
+        south.fetch(outside, tmp_path / "not", most_bytes=10**6)
 
 
 @pytest.mark.parametrize(
     "requests",
     [
         [{"do": "put", "offset": 0, "piece": b"x"}],
-        [{"do": "offer", "size": 2001, "digest": "0" * 64}],
+        [{"do": "offer", "size": 10**15, "digest": "0" * 64}],
         [{"do": "offer", "size": -1, "digest": "0" * 64}],
         [{"do": "offer", "size": 3, "digest": "0" * 64}, {"do": "put", "offset": 1, "piece": b"x"}],
         [{"do": "offer", "size": 3, "digest": "0" * 64}, {"do": "put", "offset": 0, "piece": b"xxxx"}],
-        [{"do": "offer", "size": 900, "digest": "0" * 64}, {"do": "put", "offset": 0, "piece": b"x" * 65}],
+        [{"do": "offer", "size": 900, "digest": "0" * 64}, {"do": "put", "offset": 0, "piece": b"x" * 258}],
         [{"do": "offer", "size": 1, "digest": "0" * 64}, {"do": "put", "offset": 0, "piece": b"x"}, {"do": "done"}],
-        [{"do": "offer", "size": 3, "digest": "0" * 64}, {"do": "put", "offset": 0, "piece": b"x"}, {"do": "done"}],
-        [{"do": "offer", "size": 3, "digest": SUM_OF_X}, {"do": "put", "offset": 0, "piece": b"x"}, {"do": "done"}],
+        [{"do": "offer", "size": 1, "digest": SUM_OF_X}, {"do": "put", "offset": 0, "piece": b"x"}, {"do": "done"}],
         [{"do": "done"}],
-        [{"do": "get", "file": "anchor", "offset": 0}],
+        [{"do": "get", "offset": 0}],
+        [{"do": "get", "path": "analyst/south/map.safetensors.sealed", "offset": -1}],
         [{"do": "anything"}],
     ],
 )
-def test_nonsense_is_told_no_and_leaves_no_file(requests: list[dict[str, Any]], arrival: IncomingFile) -> None:
-    counter = FileExchange()
-    ticket = counter.ticket(arrival=arrival)
-    answers = [counter.answer({**request, "ticket": ticket}) for request in requests]
+def test_nonsense_is_told_no_and_leaves_no_file(requests: list[dict[str, Any]], counter: Counter) -> None:
+    south, served = counter.site("south"), counter.served
+    given = {"path": sealed("south").path, "ticket": south.ticket}
+    answers = [served.answer({**given, **request}) for request in requests]
     assert answers[-1].get("no")
-    assert not arrival.path.exists()
-    assert counter.answer({**requests[0], "ticket": "another"}).get("no")
+    assert south.list_files() == []
+    assert served.answer({**given, **requests[0], "ticket": "another"}).get("no")
 
 
-def test_a_fetched_file_is_bounded_and_checked(file: Path, tmp_path: Path) -> None:
-    counter, target = FileExchange(piece_size=64), tmp_path / "fetched"
-    ticket = counter.ticket(files={"anchor": file})
-    digest = hash_file(file, what="the file")
-    fetch_file("anchor", target, ticket, counter.answer, size=1000, digest=digest, most=1000, piece_size=64)
-    assert target.read_bytes() == file.read_bytes()
-    for size, sum_of, most, ask in (
-        (1000, digest, 999, counter.answer),
-        (1000, "0" * 64, 1000, counter.answer),
-        (1001, digest, 2000, counter.answer),
-        (900, digest, 2000, counter.answer),
-        (1000, digest, 1000, lambda request: {"piece": b"x" * 65}),
-        (1000, digest, 1000, lambda request: {"piece": "words"}),
-    ):
-        with pytest.raises((RefusedError, StorageError)):
-            fetch_file("anchor", tmp_path / "not", ticket, ask, size=size, digest=sum_of, most=most, piece_size=64)
-    assert not (tmp_path / "not").exists()
+@pytest.mark.parametrize(
+    "files",
+    ["", "{", "{}x", "3", "[[1, 2, 3]]", '[["a/b/c", "1", "x"]]', '[["../b/c", 1, "x"]]', '[["a/b/c"]]', "[" * 9999],
+)
+def test_a_list_of_files_that_cannot_be_read_is_an_error(files: str) -> None:
+    with raising(StorageError, "the server"):
+        SitePlace("0" * 64, "x", lambda request: {"files": files}).list_files()
 
 
 # Settings, policy, job.
@@ -673,31 +742,3 @@ def test_the_tables_of_the_page_fit_its_study(tmp_path: Path, monkeypatch: pytes
     for name in SITES:
         words = ("--study", "../analyst/study.toml", "--fit-only")
         commands.run("check", "patients.csv", *words, place=tmp_path / name)
-
-
-def test_of_what_a_site_says_only_known_words_are_recorded_and_as_they_can_be_shown() -> None:
-    reply = {
-        "outcome": "done\nforged: \x1b[31mline",
-        "rows": 5,
-        "reissued": 1,
-        "other": "x",
-        "digest": "a" * 64,
-        "model": b"x",
-    }
-    assert answer_of(reply) == {"outcome": "done?forged: ?[31mline", "digest": "a" * 64, "rows": 5, "reissued": 1}
-    assert len(str(answer_of({"outcome": "x" * 10_000})["outcome"])) <= 80
-
-
-def test_a_damaged_bundle_is_not_taken_and_the_right_one_still_is(world: World) -> None:
-    world.deal()
-    world.share("east")
-    taken = world.analyst.bundle("east")
-    whole = taken.read_bytes()
-    taken.unlink()
-    damaged = world.place / "damaged.bundle"
-    damaged.write_bytes(whole[:-4] + bytes(byte ^ 0xFF for byte in whole[-4:]))
-    with pytest.raises(StorageError):
-        world.send(damaged, world.analyst.for_participant("east")["ticket"])
-    assert not taken.exists()
-    world.share("east")
-    assert taken.read_bytes() == whole

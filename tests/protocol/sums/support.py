@@ -144,6 +144,11 @@ def make_sum_study(
     return SumStudy(folder, study, vaults, analyst, kind)
 
 
+def with_sealing_analyst(given: SumStudy) -> SumStudy:
+    """The same study with an analyst to whom files can be sealed, as every analyst's card allows."""
+    return replace(given, study=replace(given.study, analyst=make_member("lab", given.analyst)))
+
+
 def with_helpers(given: SumStudy, n_helpers: int = 2, **settings: Any) -> tuple[SumStudy, list[Vault]]:
     """The same study with helpers h0, h1, … in its roster."""
     vaults = [Vault.create(given.folder / f"h{i}") for i in range(n_helpers)]

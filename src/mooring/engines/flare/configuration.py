@@ -22,8 +22,7 @@ from mooring.errors import InputError, StorageError
 if TYPE_CHECKING:  # the guard imports this module in every process of a site, and needs little of mooring
     from mooring.protocol.messages.study import Study
 
-ANCHOR_TASK, SHARE_TASK, RESULT_TASK = "mooring.anchor", "mooring.share", "mooring.result"
-RECEIPT_TASK, COMBINE_TASK = "mooring.receipt", "mooring.combine"
+TASK = "mooring.run"
 EXECUTOR = "mooring.engines.flare.executor.MooringExecutor"
 CONTROLLER = "mooring.engines.flare.controller.MooringController"
 _FEWEST_SITES = 2  # alignment needs two; the server's least_sites can require more
@@ -77,7 +76,7 @@ def site_config(digest: str) -> dict[str, Any]:
         "format_version": 2,
         "executors": [
             {
-                "tasks": [ANCHOR_TASK, SHARE_TASK, RECEIPT_TASK, COMBINE_TASK, RESULT_TASK],
+                "tasks": [TASK],
                 "executor": {"path": EXECUTOR, "args": {"study": digest}},
             }
         ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nvflare.apis.client import Client
@@ -15,14 +16,15 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
 from mooring.engines.flare.chunks import TOPIC, plain_values
+from mooring.engines.flare.configuration import TASK
 from mooring.engines.flare.server_workflow import Answers, JobAbortedError, ServerWorkflow, TaskMessage, answer_of
 from mooring.errors import MooringError
 
-_LOOK_SECONDS = 0.2
+_LOOK_SECONDS = 0.5
 
 
 class MooringController(Controller):  # type: ignore[misc]
-    """Gives sites the tasks of `ServerWorkflow.run`, and answers their requests about files.
+    """Gives each site its task, runs `ServerWorkflow.run`, and answers the sites' requests about files.
 
     `study` is the digest of the job's study, which must be that of the server's own settings.
     """
@@ -50,12 +52,9 @@ class MooringController(Controller):  # type: ignore[misc]
         part = self._part
         if part is None:
             return
-
-        def ask(task: str, messages: Mapping[str, TaskMessage], answers: Answers) -> None:
-            self._ask(part, task, messages, answers, abort_signal, fl_ctx)
-
+        connected = [client.name for client in fl_ctx.get_engine().get_clients()]
         try:
-            missing = part.run([client.name for client in fl_ctx.get_engine().get_clients()], ask)
+            missing = part.run(connected, _SiteTasks(self, abort_signal, fl_ctx))
         except MooringError as problem:
             self.system_panic(str(problem), fl_ctx)
             return
@@ -65,14 +64,14 @@ class MooringController(Controller):  # type: ignore[misc]
             self.system_panic(f"Finished, but without {', '.join(missing)}.", fl_ctx)
 
     def stop_controller(self, fl_ctx: FLContext) -> None:
-        """Release the work folder."""
+        """Release the analyst's folder."""
         if self._part is not None:
             self._part.close()
 
     def process_result_of_unknown_task(
         self, client: Client, task_name: str, client_task_id: str, result: Shareable, fl_ctx: FLContext
     ) -> None:
-        """Log an answer that came too late. Its ticket is no longer valid."""
+        """Log an answer that came too late."""
         self.log_info(fl_ctx, f"{client.name} answered {task_name} too late")
 
     def _let_nobody_end_the_job(self, fl_ctx: FLContext) -> None:
@@ -81,38 +80,43 @@ class MooringController(Controller):  # type: ignore[misc]
         if runner is not None:
             runner.ABORT_RETURN_CODES = []
 
-    def _ask(
-        self,
-        part: ServerWorkflow,
-        task_name: str,
-        messages: Mapping[str, TaskMessage],
-        answers: Answers,
-        abort_signal: Signal,
-        fl_ctx: FLContext,
-    ) -> None:
-        """Give each site its task and wait until all have answered or timed out."""
-
-        def received(client_task: ClientTask, fl_ctx: FLContext) -> None:
-            reply, name = client_task.result, client_task.client.name
-            fine = reply.get_return_code() == ReturnCode.OK
-            answers[name] = answer_of(reply) if fine else {"outcome": "failed"}
-            part.tell(f"{name}, {task_name}: {answers[name].get('outcome')}")
-
-        tasks = []
-        for name, message in messages.items():
-            data = Shareable()
-            data.update(message)
-            task = Task(task_name, data, timeout=part.settings.wait_seconds, result_received_cb=received)
-            self.send(task, fl_ctx, targets=[name])
-            tasks.append(task)
-        while any(task.completion_status is None for task in tasks) and not abort_signal.triggered:
-            time.sleep(_LOOK_SECONDS)
-        if abort_signal.triggered:
-            raise JobAbortedError
-
     def _answered(self, topic: str, request: Shareable, fl_ctx: FLContext) -> Shareable:
         """Answer a request about a file."""
         reply = make_reply(ReturnCode.OK)
         if self._part is not None:
-            reply.update(self._part.counter.answer(plain_values(request)))
+            reply.update(self._part.place.answer(plain_values(request)))
         return reply
+
+
+@dataclass(eq=False)
+class _SiteTasks:
+    """The tasks of a job's sites at FLARE."""
+
+    controller: MooringController
+    abort_signal: Signal
+    fl_ctx: FLContext
+    _running: dict[str, Task] = field(default_factory=dict)
+    _answers: Answers = field(default_factory=dict)
+
+    def start(self, messages: Mapping[str, TaskMessage]) -> None:
+        """Give each site its task, which has no time limit of its own."""
+        for name, message in messages.items():
+            data = Shareable()
+            data.update(message)
+            self._running[name] = Task(TASK, data, result_received_cb=self._receive)
+            self.controller.send(self._running[name], self.fl_ctx, targets=[name])
+
+    def wait(self) -> Answers:
+        """Wait a moment, and return the answers of sites whose task has ended since."""
+        time.sleep(_LOOK_SECONDS)
+        if self.abort_signal.triggered:
+            raise JobAbortedError
+        ended = [name for name, task in self._running.items() if task.completion_status is not None]
+        for name in ended:
+            del self._running[name]
+        return {name: self._answers.get(name, {"outcome": "no answer"}) for name in ended}
+
+    def _receive(self, client_task: ClientTask, fl_ctx: FLContext) -> None:
+        reply = client_task.result
+        is_fine = reply.get_return_code() == ReturnCode.OK
+        self._answers[client_task.client.name] = answer_of(reply) if is_fine else {"outcome": "failed"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,18 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
 from mooring.engines.flare.chunks import TOPIC, Message, plain_values
-from mooring.engines.flare.client_workflow import ClientWorkflow, NoAnchorError
+from mooring.engines.flare.client_workflow import AbsentMembersError, ClientWorkflow
+from mooring.engines.flare.configuration import TASK
 from mooring.engines.flare.guard import is_guarded
 from mooring.engines.flare.settings import SiteSettings
-from mooring.errors import MooringError, RefusedError, StorageError
+from mooring.errors import InputError, MooringError, RefusedError, StorageError
 
 _ANSWER_SECONDS, _TRIES = 60.0, 5
+_PAUSE_SECONDS = 1.0
 
 
 class MooringExecutor(Executor):  # type: ignore[misc]
-    """Runs a site's tasks: it sends the same bundle as 'mooring share' and stores the result.
+    """Runs a site's steps, as 'mooring run' does, until the server says that the job is over.
 
     `study` is the digest of the job's study. Everything else comes from the site's own mooring.toml.
     """
@@ -31,24 +34,10 @@ class MooringExecutor(Executor):  # type: ignore[misc]
         self._study = study
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
-        """Run a task. The server gets a short reason for a failure; the site's log has the full error."""
+        """Run the task. The server gets a short reason for a failure; the site's log has the full error."""
         reply = make_reply(ReturnCode.OK)
         try:
-            if not is_guarded():
-                raise RefusedError(
-                    "the job",
-                    reason="this process runs without mooring's guard, which protects it from a modified server",
-                    cure="Run 'mooring flare site' again, and restart FLARE.",
-                )
-            folder = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_site_config_dir())
-            part = ClientWorkflow(
-                SiteSettings.read(folder),
-                str(fl_ctx.get_identity_name()),
-                self._study,
-                lambda words: self.log_info(fl_ctx, words),
-            )
-            message = plain_values(shareable)
-            reply.update(part.do(task_name, message, lambda request: self._asked(request, fl_ctx, abort_signal)))
+            reply.update(self._run(task_name, plain_values(shareable), fl_ctx, abort_signal))
             reply["outcome"] = "done"
         except MooringError as problem:
             self.log_error(fl_ctx, str(problem), fire_event=False)
@@ -58,11 +47,35 @@ class MooringExecutor(Executor):  # type: ignore[misc]
             reply["outcome"] = "failed: a fault of mooring"
         return reply
 
+    def _run(self, task_name: str, message: Message, fl_ctx: FLContext, abort_signal: Signal) -> dict[str, Any]:
+        if not is_guarded():
+            raise RefusedError(
+                "the job",
+                reason="this process runs without mooring's guard, which protects it from a modified server",
+                cure="Run 'mooring flare site' again, and restart FLARE.",
+            )
+        if task_name != TASK:
+            cure = "Use the same version of mooring at the server and at all sites."
+            raise InputError("task", expected=TASK, got=repr(task_name[:80]), cure=cure)
+        settings = SiteSettings.read(Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_site_config_dir()))
+        part = ClientWorkflow.opened(
+            settings,
+            str(fl_ctx.get_identity_name()),
+            self._study,
+            message,
+            lambda request: self._asked(request, fl_ctx, abort_signal),
+            lambda words: self.log_info(fl_ctx, words),
+        )
+        with part.lock():
+            while not part.advance():
+                time.sleep(_PAUSE_SECONDS)
+            return part.answer()
+
     def _asked(self, request: Message, fl_ctx: FLContext, abort_signal: Signal) -> dict[str, Any]:
         """Send a request to the server, and repeat it if no answer comes. Every request may be repeated."""
         for _ in range(_TRIES):
             if abort_signal.triggered:
-                break
+                raise InputError("the job", problem="It was aborted.", cure="Submit it again.")
             asked = Shareable()
             asked.update(request)
             replies = fl_ctx.get_engine().send_aux_request(
@@ -77,8 +90,8 @@ class MooringExecutor(Executor):  # type: ignore[misc]
 def _word_for(problem: MooringError) -> str:
     """Return the reason that the server gets, without rows, columns or paths of the site."""
     match problem:
-        case NoAnchorError():
-            return "failed: the dealer's site has not sent the anchor"
+        case AbsentMembersError():
+            return f"failed: {problem.reason}"
         case RefusedError():
             return "refused; the site's log says why"
         case StorageError():

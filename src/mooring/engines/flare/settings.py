@@ -7,32 +7,37 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import Field
 
-from mooring.atomic_io import write_atomically
+from mooring.atomic_io import make_folder, write_atomically
 from mooring.errors import InputError, StorageError
+from mooring.protocol.driver import Event
+from mooring.protocol.inspection import Inspection
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_text import render_value
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.storage.vault import Vault
+from mooring.protocol.workspace import Outcome, Workspace
 from mooring.serialization import Count, Record, read_entries
 
-SETTINGS_FILE = "mooring.toml"
+SETTINGS_FILE, COMMAND = "mooring.toml", "mooring flare"
+Tell = Callable[[str], None]
+"""Writes a line to the log."""
 _MOST_BYTES = 2**20
 _SITE_HEAD = """\
 # What this site shares over NVIDIA FLARE. A job cannot change these settings. Paths are relative to this folder.
 # labels = true: the analyst may see the label of every row. anchor = "": the server provides the sealed anchor.
-# A study of secure sums uses neither: labels do not leave the site, and there is no anchor.
+# A study whose steps do not ask for these ignores them.
 """
 _SERVER_HEAD = """\
 # The analyst's settings for NVIDIA FLARE. Paths are relative to this folder.
 # A site that has not answered after wait_seconds is left out. A model needs at least least_sites bundles.
 # late = true: once there is an alignment, a job only admits late joiners; maps and model of the others do not change.
-# In a study of secure sums, the list is closed once, and needs least_sites bundles or the study's quorum if that is more.
 """
 
 
@@ -49,7 +54,7 @@ class SiteSettings(Record):
     labels: bool = False
     """Whether the analyst may see every row's label."""
     folder: Path = Path("mooring")
-    """Folder for the bundle that was sent and for the result."""
+    """The folder in which the site's steps run: what was sent, what came, and the result."""
     anchor: Path | None = None
     """A sealed anchor file that is here already; None if the server provides it."""
     ignore: tuple[str, ...] = ()
@@ -77,8 +82,9 @@ class ServerSettings(Record):
     """The agreed study's file."""
     vault: Path
     """The analyst's vault."""
-    folder: Path = Path("analysis")
-    """The work folder, as for 'mooring align'. Bundles arrive in its `inbox`; results are in its `results`."""
+    folder: Path = Path("mooring")
+    """The folder in which the analyst's steps run: `analysis` is the work folder, as for 'mooring align', and `place` holds
+    the files that members exchange."""
     learner: str = "auto"
     seed: Count = 0
     least_sites: Annotated[int, Field(ge=2)] = 2
@@ -102,6 +108,33 @@ class ServerSettings(Record):
 
 
 Settings = TypeVar("Settings", SiteSettings, ServerSettings)
+
+
+class _NoPages:
+    """Writes no pages: nobody is there to read them."""
+
+    def write_check(self, study: Study, inspection: Inspection, output: Path) -> None:
+        """Write nothing."""
+
+    def write_report(
+        self, study: Study | None, records: Path, output: Path, *, audit: Path | None = None, examples: bool = True
+    ) -> Outcome:
+        """Refuse a step that no run takes by itself."""
+        raise InputError("report", problem="A job writes no report.", cure="Run 'mooring report' afterwards.")
+
+
+def open_workspace(settings: SiteSettings | ServerSettings) -> Workspace:
+    """Return the folder in which the steps of a site or the server run."""
+    make_folder(settings.folder, mode=0o700, what="the folder")
+    vault, folder = opened_vault(settings.vault), settings.folder
+    return Workspace(folder, settings.study, settings.vault, folder / "analysis", _NoPages(), opened=vault)
+
+
+def report_event(event: Event, tell: Tell) -> None:
+    """Write what a run did to the log."""
+    outcome = event.outcome
+    for words in (event.words, *(() if outcome is None else (*outcome.lines, *outcome.notes))):
+        tell(words)
 
 
 def opened_vault(folder: Path) -> Vault:
