@@ -276,17 +276,28 @@ def test_too_many_terms_for_the_noise_are_refused() -> None:
     assert caught.value.what == "formula"
 
 
-def test_a_correlation_with_a_number_whose_variance_is_nearly_lost_in_the_noise_has_an_interval_that_covers() -> None:
-    rng, n = np.random.default_rng(3), 2_000
+def draw_narrow(rng: np.random.Generator) -> PairwiseTotal:
+    """A dose, and a weight on a range ten times as wide as it varies; their correlation is 0.6."""
+    n = 2_000
     dose = rng.integers(0, 4, n)
-    narrow = np.clip(2 * dose + rng.normal(0, 3, n), -10, 60)  # on a range ten times as wide as it varies
+    narrow = np.clip(2 * dose + rng.normal(0, 3, n), -10, 60)
     columns = (Column("dose", "integer", 0, 3), Column("weight", "number", -10, 60))
     others = tuple(Column(name, "category", categories=tuple("abcdef")) for name in "uvwxyz")
     blank = np.hstack([np.eye(6)[rng.integers(6, size=n)] for _ in others])
     workload = make_workload(Schema((*columns, *others)))
-    total = sum_exactly(workload, np.hstack([dose[:, None] / 1.5 - 1, (narrow[:, None] - 25) / 35, blank]))
+    return sum_exactly(workload, np.hstack([dose[:, None] / 1.5 - 1, (narrow[:, None] - 25) / 35, blank]))
+
+
+@pytest.mark.parametrize(("variance", "least_shown", "most_shown"), [(4.0, 0, 12), (0.4, 50, 110)])
+def test_a_correlation_is_shown_where_the_noise_does_not_hide_a_variance_and_its_interval_covers(
+    variance: float, least_shown: int, most_shown: int
+) -> None:
+    """The standard deviation of the noise on the weight's variance is that variance, and a third of it."""
+    rng = np.random.default_rng(3)
+    total = draw_narrow(rng)
     (truth,) = associate(total, ["dose", "weight"]).correlations
-    noisy = [associate(total.with_noise(rng, 2.0), ["dose", "weight"]).correlations for _ in range(150)]
-    covered = [shown.low <= truth.correlation <= shown.high for (shown,) in filter(None, noisy)]
-    assert 30 < len(covered) < 150
-    assert sum(covered) > 0.85 * len(covered)
+    answers = [associate(total.with_noise(rng, variance), ["dose", "weight"]) for _ in range(150)]
+    covered = [shown.low <= truth.correlation <= shown.high for answer in answers for shown in answer.correlations]
+    assert least_shown <= len(covered) <= most_shown
+    assert all(len(answer.correlations) + len(answer.notes) == 1 for answer in answers)
+    assert not least_shown or sum(covered) > 0.9 * len(covered)

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mooring.mechanisms.sums.answers.answer import SAMPLED, SAYS_NOTHING, Answer, name_source, write_p
+from mooring.mechanisms.sums.answers.answer import SAMPLED, Answer, name_source, write_p
 from mooring.mechanisms.sums.answers.correlation import find_correlation_interval, read_moments
 from mooring.mechanisms.sums.answers.readings import (
     LEAST_SIGNAL,
@@ -132,9 +132,9 @@ def associate(total: PairwiseTotal, columns: Sequence[str] = ()) -> Associations
             notes += [test] if isinstance(test, str) else []
         elif _is_numeric(first) and _is_numeric(second):
             correlation = _correlate(total, first, second)
-            correlations += [correlation] if correlation else []
-            if correlation is None:
-                notes.append(f"The correlation of {names[0]} and {names[1]} is not shown: its interval says nothing.")
+            correlations += [correlation] if isinstance(correlation, Correlation) else []
+            if isinstance(correlation, str):
+                notes.append(f"The correlation of {names[0]} and {names[1]} is not shown: {correlation}.")
     return Associations(name_source(total), tuple(notes), SAMPLED, tuple(correlations), tuple(tests))
 
 
@@ -142,20 +142,20 @@ def _is_numeric(levels: Levels) -> bool:
     return bool(levels.nodes) or levels.n_levels - levels.has_missing == 2
 
 
-def _correlate(total: PairwiseTotal, first: Levels, second: Levels) -> Correlation | None:
-    """Return the correlation with its interval; None where the interval says nothing."""
+def _correlate(total: PairwiseTotal, first: Levels, second: Levels) -> Correlation | str:
+    """Return the correlation with its interval, or a clause that says why it is not shown."""
     moments = read_moments(total, first, second)
-    if moments is None:
-        return None
+    if isinstance(moments, str):
+        return moments
     r, n = moments.correlation, moments.n_rows
     (noise, *_), (_, v, w) = moments.readings.noise[0], moments.readings.values
     uncertainty = float(noise / (v * w))  # of the noise, whatever the variances, if there is no correlation
     # not the interval's width: among wide ones, the narrower are those of correlations that the noise has made large
     if not Z * math.sqrt(uncertainty + 1 / n) < _MOST_CORRELATION_ERROR:
-        return None
+        return "its interval would say nothing"
     low, high = find_correlation_interval(moments)
-    if not high - low < 2 * SAYS_NOTHING:
-        return None
+    if math.isnan(low):
+        return "the noise has made it larger than is possible"
     shown = float(np.clip(r, -1, 1))
     error = math.sqrt((1 - shown**2) / (n - 2) + uncertainty)
     return Correlation(first.name, second.name, shown, low, high, find_p_value(r, error, n - 2))

@@ -9,8 +9,14 @@ read: it is profiled over v and w,
 
     min over v, w > 0 of  (û − u)ᵀ [Σ + diag(s, 0, 0)]⁻¹ (û − u) ≤ z²  with  u = (r√(vw), v, w),  s = κ(1 − r²)² v̂ŵ/(n − 3).
 
-Where noise is small, this is the delta method. Where it hides most of a variance, which happens if a column hardly varies
-on its declared range, the root of a variance is not linear in the noise, and the interval widens to the side of ±1 alone.
+Where noise is small, this is the delta method. Where a variance is a few standard errors of its noise, which happens if a
+column hardly varies on its declared range, its root is not linear in the noise, and the interval widens to the side of ±1.
+
+A variance must be read as at least three standard errors of its noise. Below two, some variance near zero fits, and the
+interval has ±1 as an end; if only narrow intervals were shown then, they would be those of covariances that the noise has
+made large. The limit itself shows variances that the noise has made large, so that one that is read below six standard
+errors counts with four thirds of its error: a variance of two standard errors, which is shown in 0.16 of draws, is below its
+interval in Φ(−4/3 · 1.96)/Φ(−1) = 0.03 of these, instead of in Φ(−1.96)/Φ(−1) = 0.16.
 """
 
 from __future__ import annotations
@@ -29,6 +35,10 @@ from mooring.typing import Matrix, Vector
 _LEAST_KURTOSIS, _MOST_KURTOSIS = 1 / 3, 10.0  # of κ, which noise makes uncertain
 _MOST_HATS = 1.0  # what hat functions may add to a variance, in units of it, for κ to be read off them
 _MOST_UNCERTAINTY = 0.25  # of κ
+_LEAST_VARIANCE = 1e-12  # without noise, where half the declared range is 1
+_LEAST_SIGNAL = 3.0  # of a variance, in standard errors of its noise
+_CLEAR_SIGNAL = 6.0  # the same from which on the limit hardly selects
+_SELECTED_ERROR = 4 / 3  # of a variance below that, in standard errors
 _EDGE = 0.999999
 _STEPS = np.array([0.0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 4, 6, 10, 30])  # in half widths of the delta method
 _SIDES = np.array([-1.0, 1.0])
@@ -55,8 +65,8 @@ class Moments:
         return float(c / math.sqrt(v * w))
 
 
-def read_moments(total: PairwiseTotal, first: Levels, second: Levels) -> Moments | None:
-    """Return the moments of two columns; None where the noise has hidden a variance."""
+def read_moments(total: PairwiseTotal, first: Levels, second: Levels) -> Moments | str:
+    """Return the moments of two columns, or a clause that says why there are none."""
     x, y = _as_number(total, first), _as_number(total, second)
     known_x, known_y, constant = (
         total.workload.present(first.name),
@@ -68,16 +78,19 @@ def read_moments(total: PairwiseTotal, first: Levels, second: Levels) -> Moments
     sums = read_products(total, [*across, *of_each, (known_x, constant), (known_y, constant)])
     xy, sum_x, sum_y, n, xx, all_x, yy, all_y, n_x, n_y = (float(value) for value in sums.values)
     if min(n - 3, n_x - 3, n_y - 3) <= 0:
-        return None
+        return "too few rows have both values"
     mean_x, mean_y = all_x / n_x, all_y / n_y
     c, v, w = xy / n - sum_x * sum_y / n**2, xx / n_x - mean_x**2, yy / n_y - mean_y**2
-    if min(v, w) <= 0:
-        return None
     weights = np.zeros((3, 10))
     weights[0, :4] = np.array([1, -sum_y / n, -sum_x / n, 2 * sum_x * sum_y / n**2 - xy / n]) / n
     weights[1, [4, 5, 8]] = np.array([1, -2 * mean_x, 2 * mean_x**2 - xx / n_x]) / n_x
     weights[2, [6, 7, 9]] = np.array([1, -2 * mean_y, 2 * mean_y**2 - yy / n_y]) / n_y
     readings = Readings(np.array([c, v, w]), weights @ sums.noise @ weights.T)
+    for levels, variance, error in zip((first, second), readings.values[1:], readings.errors[1:], strict=True):
+        if not variance > _LEAST_SIGNAL * error and error > 0:
+            return f"the noise hides how much {levels.name} varies"
+        if not variance > _LEAST_VARIANCE:
+            return f"all values of {levels.name} are the same"
     a, b = (
         _Standard(total, z, known, mean, math.sqrt(variance), count)
         for z, known, mean, variance, count in ((x, known_x, mean_x, v, n_x), (y, known_y, mean_y, w, n_y))
@@ -138,6 +151,8 @@ def find_correlation_interval(moments: Moments) -> tuple[float, float]:
     _, v, w = moments.readings.values
     scale = np.array([math.sqrt(v * w), v, w])
     read, noise = moments.readings.values / scale, moments.readings.noise / np.outer(scale, scale)
+    errors = np.where(read[1:] < _CLEAR_SIGNAL * np.sqrt(np.diag(noise))[1:], _SELECTED_ERROR, 1.0)
+    noise = noise * np.outer([1.0, *errors], [1.0, *errors])
     sampling = moments.kurtosis / (moments.n_rows - 3)
     r = float(np.clip(read[0], -1, 1))
     slope = np.array([1, -r / 2, -r / 2])
