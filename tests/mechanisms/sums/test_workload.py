@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations_with_replacement
 
 import numpy as np
 import pytest
 
 from mooring.errors import InputError
+from mooring.mechanisms.sums.answers.readings import read_products
 from mooring.mechanisms.sums.general.survival import Survival
 from mooring.mechanisms.sums.general.total import sum_exactly
 from mooring.mechanisms.sums.general.workload import Functional, Workload, make_workload
@@ -124,6 +126,22 @@ def test_noise_on_what_is_read_off_has_the_stated_covariance() -> None:
     claimed = noisy[0].covariance(matrices)
     scales = np.sqrt(np.diag(claimed))
     np.testing.assert_allclose(measured / np.outer(scales, scales), claimed / np.outer(scales, scales), atol=0.08)
+
+
+def test_the_sums_of_some_columns_are_read_with_the_same_noise() -> None:
+    rows, _ = draw_rows(np.random.default_rng(0))
+    labels = np.random.default_rng(1).integers(2, size=N)
+    total = replace(sum_exactly(make_workload(SCHEMA, log_scaled=LOGS), rows, labels), noise_variance=2.0)
+    selected = total.select({"weight", "stage", "ill"})
+    assert [levels.name for levels in selected.workload.columns] == ["weight", "stage", "ill"]
+    readings = []
+    for each in (total, selected):
+        workload = each.workload
+        functions = [workload.number("weight"), workload.indicator("stage", "II"), workload.indicator("ill", "yes")]
+        pairs = combinations_with_replacement([workload.constant, *functions], 2)
+        readings.append(read_products(each, list(pairs)))
+    np.testing.assert_allclose(readings[0].values, readings[1].values, rtol=1e-12)
+    np.testing.assert_allclose(readings[0].noise, readings[1].noise, rtol=1e-12)
 
 
 def test_survival_is_one_column_of_intervals_and_events() -> None:

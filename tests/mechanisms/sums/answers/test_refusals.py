@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -11,13 +12,13 @@ from mooring.errors import InputError
 from mooring.mechanisms.sums.answers.association import associate
 from mooring.mechanisms.sums.answers.description import describe
 from mooring.mechanisms.sums.answers.readings import read_products
-from mooring.mechanisms.sums.answers.regression import regress
+from mooring.mechanisms.sums.answers.regression import RegressionTerm, regress
 from mooring.mechanisms.sums.answers.survival import estimate_survival
 from mooring.mechanisms.sums.general.survival import Survival
 from mooring.mechanisms.sums.general.total import PairwiseTotal, sum_exactly
 from mooring.mechanisms.sums.general.workload import make_workload
 from mooring.tables.schema import Column, Schema
-from mooring.testing.answers import draw_total
+from mooring.testing.answers import draw_total, measure_coverage
 from mooring.typing import Matrix
 
 N = 4_000
@@ -301,3 +302,25 @@ def test_a_correlation_is_shown_where_the_noise_does_not_hide_a_variance_and_its
     assert least_shown <= len(covered) <= most_shown
     assert all(len(answer.correlations) + len(answer.notes) == 1 for answer in answers)
     assert not least_shown or sum(covered) > 0.9 * len(covered)
+
+
+def test_the_interval_of_a_slope_covers_where_the_noise_moves_the_slope_and_its_standard_error_alike() -> None:
+    """Noise on the weight's squares, a quarter of them, makes a slope and its standard error small together."""
+    total, rng = draw_narrow(np.random.default_rng(3)), np.random.default_rng(0)
+    truth = regress(total, "dose ~ weight").terms[1].estimate
+    slopes = list[RegressionTerm]()
+    for _ in range(200):
+        with suppress(InputError):  # where the noise on the squares is larger still
+            slopes.append(regress(total.with_noise(rng, 0.2), "dose ~ weight").terms[1])
+    assert len(slopes) > 190
+    assert 85 < sum(slope.estimate > truth for slope in slopes) < 115
+    assert 0.92 < np.mean([slope.low <= truth <= slope.high for slope in slopes]) < 0.99
+    assert np.mean([slope.low > truth for slope in slopes]) < 0.05
+
+
+def test_intervals_of_a_regression_are_not_too_wide_where_most_of_them_is_noise() -> None:
+    coverage = measure_coverage(
+        lambda total: regress(total, "log(crp) ~ bmi + age + ill"), n_draws=200, epsilon=1.0, n_rows=2_300
+    )
+    assert all(entry.n_shown > 120 for entry in coverage.values())
+    assert 0.93 < np.mean([entry.share for entry in coverage.values()]) < 0.972

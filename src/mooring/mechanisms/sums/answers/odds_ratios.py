@@ -9,15 +9,15 @@ Maximum likelihood solves Σ z (y − p(η)) = 0. With p(η) = a + cη + r(η), 
     b − G(a e₁ + cβ) − n E_m[z r(η)] − Λβ = 0
     H = n E_m[p(1 − p)zzᵀ] + c (G − n E_m[zzᵀ]) + Λ,        Cov β = H⁻¹ (H + N) H⁻¹,
 
-N being the noise of b − G(a e₁ + cβ). A mixture knows pairs of columns only, so that β has a bias. The bias is measured by
-solving the same equations for rows of the mixture, whose solution is known. If it exceeds half a standard error, the answer
-is refused.
+N being the noise of b − G(a e₁ + cβ); intervals are those of Fieller, as in `regression`. A mixture knows pairs of columns
+only, so that β has a bias. The bias is measured by solving the same equations for rows of the mixture, whose solution is
+known. If it exceeds half a standard error, the answer is refused.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -26,14 +26,17 @@ from scipy.special import expit
 from mooring.errors import InputError
 from mooring.mechanisms.sums.answers.answer import SAMPLED, Answer, name_source, write_number, write_p
 from mooring.mechanisms.sums.answers.mixture import Mixture, fit_mixture
-from mooring.mechanisms.sums.answers.readings import Z, find_p_value
+from mooring.mechanisms.sums.answers.readings import Z
 from mooring.mechanisms.sums.answers.regression import (
     MOST_NOISE,
     Design,
     DesignColumn,
     NormalEquations,
+    Spread,
     make_design,
     measure_noise,
+    measure_spread,
+    product_weights,
     read_normal_equations,
     refuse_regression,
     residual_weights,
@@ -124,10 +127,12 @@ def estimate_odds_ratios(total: PairwiseTotal, formula: str) -> OddsRatios:
     equations = read_normal_equations(total, design)
     if measure_noise(equations) > MOST_NOISE:
         raise refuse_regression(equations.n_terms)
+    total, design = _select_columns(total, design)
     mixture = fit_mixture(total)
     z = _find_terms(mixture, design, mixture.draw_places(_N_ROWS, np.random.default_rng(_SEED)))
-    beta, covariance = _solve(equations, z)
-    errors = np.sqrt(np.diag(covariance))
+    solution = _solve(equations, z)
+    beta, spreads = solution.coefficients, [solution.find_spread(equations, k) for k in range(equations.n_terms)]
+    errors = np.sqrt([spread.constant for spread in spreads])
     if errors[1:].max(initial=0.0) > _PRIOR_SCALE:  # which only the noise can do
         raise refuse_regression(equations.n_terms)
     bias = _measure_bias(mixture, design, equations.n_rows) / errors
@@ -142,8 +147,10 @@ def estimate_odds_ratios(total: PairwiseTotal, formula: str) -> OddsRatios:
         cure = "Use fewer terms, or the linear regression, whose coefficients are differences of probability."
         raise InputError("formula", problem=problem, cure=cure)
     ratios = tuple(
-        _state_ratio(*values) for values in zip(design.columns[1:], beta[1:], errors[1:], bias[1:], strict=True)
+        _state_ratio(*values) for values in zip(design.columns[1:], beta[1:], spreads[1:], bias[1:], strict=True)
     )
+    if not all(math.isfinite(entry.low) for entry in ratios):
+        raise refuse_regression(equations.n_terms)
     caveat = (
         "The part of the logistic function that is not linear was taken from a model of pairs of columns. Its bias, "
         f"measured on that model, is at most {abs(bias[worst]):.2f} standard errors; where the model does not hold, it may "
@@ -153,11 +160,24 @@ def estimate_odds_ratios(total: PairwiseTotal, formula: str) -> OddsRatios:
     return OddsRatios(source, (*design.notes, caveat), SAMPLED, formula, outcome, ratios)
 
 
-def _state_ratio(column: DesignColumn, coefficient: float, error: float, bias: float) -> OddsRatio:
+def _select_columns(total: PairwiseTotal, design: Design) -> tuple[PairwiseTotal, Design]:
+    """Return the total of a design's columns alone, whose mixture is fitted sooner, and the design for it."""
+    selected = total.select({column.function.column for column in (design.outcome, *design.columns)})
+
+    def move(column: DesignColumn) -> DesignColumn:
+        name, workload = column.function.column, selected.workload
+        return replace(
+            column, function=workload.functional(name, column.function.values) if name else workload.constant
+        )
+
+    return selected, replace(design, outcome=move(design.outcome), columns=tuple(map(move, design.columns)))
+
+
+def _state_ratio(column: DesignColumn, coefficient: float, spread: Spread, bias: float) -> OddsRatio:
     """Return the odds ratio of one unit of a number, or of a level against the reference."""
-    value, scaled = coefficient / column.scale, error / column.scale
-    ratio, low, high = (math.exp(min(part, 700.0)) for part in (value, value - Z * scaled, value + Z * scaled))
-    p = find_p_value(value, scaled, math.inf)
+    ends = (coefficient, *spread.find_interval(coefficient, Z))
+    ratio, low, high = (math.exp(min(end / column.scale, 700.0)) for end in ends)
+    p = spread.find_p(coefficient, math.inf)
     return OddsRatio(column.term, column.level, column.reference, ratio, low, high, p, float(bias))
 
 
@@ -173,8 +193,30 @@ def _find_terms(mixture: Mixture, design: Design, places: Matrix) -> Matrix:
     return np.column_stack([evaluate(column.function) for column in design.columns])
 
 
-def _solve(equations: NormalEquations, z: Matrix) -> tuple[Vector, Matrix]:
-    """Return the coefficients and their covariance by Newton's method; see the module's equations."""
+@dataclass(frozen=True, eq=False)
+class _Solution:
+    """A solution of the module's equations."""
+
+    coefficients: Vector
+    linear: Vector
+    """a e₁ + cβ."""
+    slope: float
+    """c."""
+    hessian: Matrix
+    inverse: Matrix
+    """H⁻¹."""
+
+    def find_spread(self, equations: NormalEquations, index: int) -> Spread:
+        """Return the spread of a coefficient."""
+        noise, row = equations.readings.noise, self.inverse[index]
+        weights = residual_weights(self.linear)
+        together = self.inverse @ (self.hessian @ row + weights @ (noise @ (row @ weights)))
+        change = -self.slope * row @ product_weights(together / together[index])
+        return measure_spread(noise, float(row @ self.hessian @ row), row @ weights, change)
+
+
+def _solve(equations: NormalEquations, z: Matrix) -> _Solution:
+    """Return the solution by Newton's method."""
     G, b, n, p = equations.matrix, equations.vector, equations.n_rows, equations.n_terms
     prior = np.diag([0.0, *[_PRIOR_SCALE**-2] * (p - 1)])
     second = z.T @ z / len(z)
@@ -197,9 +239,7 @@ def _solve(equations: NormalEquations, z: Matrix) -> tuple[Vector, Matrix]:
         beta = beta + step / max(1.0, float(np.abs(step).max()))
         if np.abs(step).max() < 1e-9:
             break
-    weights = residual_weights(linear)
-    noise = weights @ equations.readings.noise @ weights.T
-    return beta, inverse @ (H + noise) @ inverse
+    return _Solution(beta, linear, slope, H, inverse)
 
 
 def _measure_bias(mixture: Mixture, design: Design, n_rows: float) -> Vector:
@@ -208,6 +248,6 @@ def _measure_bias(mixture: Mixture, design: Design, n_rows: float) -> Vector:
     total = mixture.sum_places(places, n_rows)
     equations, again = read_normal_equations(total, design), fit_mixture(total)
     drawn = again.draw_places(_N_ROWS, np.random.default_rng(_SEED))
-    estimate, _ = _solve(equations, _find_terms(again, design, drawn))
-    truth, _ = _solve(equations, _find_terms(mixture, design, places))
-    return np.asarray(estimate - truth)
+    estimate = _solve(equations, _find_terms(again, design, drawn))
+    truth = _solve(equations, _find_terms(mixture, design, places))
+    return np.asarray(estimate.coefficients - truth.coefficients)

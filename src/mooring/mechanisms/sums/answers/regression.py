@@ -3,12 +3,16 @@
 Legend: z the row of terms, y the outcome; G = Σ zzᵀ, b = Σ zy and Σ y² with noise E, e on G and b; β = G⁻¹b; u = e − Eβ the
 noise of b − Gβ, of covariance N; s² the variance of residuals.
 
-    Cov β = G⁻¹ (s²G + N) G⁻¹        β̂ = β + G⁻¹t,  t_l = Σ_mk (G⁻¹)_mk Cov(E_lm, u_k)
-    s² = (Σy² − bᵀβ + tr G⁻¹N)/(n − p)
+    Cov β = G⁻¹ (s²G + N) G⁻¹        s² = (Σy² − bᵀβ + tr G⁻¹N)/(n − p)
 
-The second equation removes what the noise on G adds to β on average, to second order; the third what fitting to noise
-removes from the residuals. Both matter where noise is large, and vanish without it. The expansion holds while the noise on
-G^-½ E G^-½ is small: beyond `MOST_NOISE` the regression is refused.
+The second equation adds what fitting to noise removes from the residuals. Where noise is large, β over its standard error
+is far from normal, since the noise on G moves both. But b − Gβ is normal with mean zero at the true β, whatever the noise on
+G, so that intervals are those of Fieller: a coefficient x above its estimate belongs to the interval if
+
+    x² ≤ t² (a + bx + cx²),
+
+the variance of its estimate if it were the true value and other coefficients moved with it as by their covariance. The
+expansion holds while the noise on G^-½ E G^-½ is small: beyond `MOST_NOISE` the regression is refused.
 """
 
 from __future__ import annotations
@@ -143,19 +147,21 @@ def regress(total: PairwiseTotal, formula: str) -> Regression:
         a term, or if the noise is too large for it.
     """
     design, source = make_design(total, formula), name_source(total)
-    fit = solve_normal_equations(read_normal_equations(total, design))
+    equations = read_normal_equations(total, design)
+    fit = solve_normal_equations(equations)
     scales = np.array([design.outcome.scale / column.scale for column in design.columns])
     back = np.diag(scales)  # from coefficients of scaled functions to those of numbers; the intercept also shifts
     back[0] = [-scale * column.centre for scale, column in zip(scales, design.columns, strict=True)]
     back[0, 0] = scales[0]
     values = back @ fit.coefficients + np.eye(1, len(scales))[0] * design.outcome.centre
-    noise, covariance = (back @ part @ back.T for part in (fit.noise_covariance, fit.covariance))
+    noise = back @ fit.noise_covariance @ back.T
+    spreads = [_find_spread(equations, fit, row) for row in back]
     terms = tuple(
-        _state_term(column, float(value), math.sqrt(variance), math.sqrt(max(part, 0.0)), fit.degrees_of_freedom)
-        for column, value, variance, part in zip(
-            design.columns, values, np.diag(covariance), np.diag(noise), strict=True
-        )
+        _state_term(column, float(value), spread, math.sqrt(max(part, 0.0)), fit.degrees_of_freedom)
+        for column, value, spread, part in zip(design.columns, values, spreads, np.diag(noise), strict=True)
     )
+    if not all(math.isfinite(term.low) for term in terms):
+        raise refuse_regression(len(terms))
     outcome = f"{design.outcome.term} = {design.outcome.level}" if design.outcome.level else design.outcome.term
     notes = list(design.notes)
     if design.outcome.level:
@@ -164,10 +170,52 @@ def regress(total: PairwiseTotal, formula: str) -> Regression:
     return Regression(source, tuple(notes), SAMPLED, formula, outcome, terms, deviation, fit.r_squared)
 
 
-def _state_term(column: DesignColumn, value: float, error: float, noise_error: float, degrees: float) -> RegressionTerm:
-    half = float(stdtrit(degrees, (1 + LEVEL) / 2)) * error
-    low, high, p = value - half, value + half, find_p_value(value, error, degrees)
+def _state_term(
+    column: DesignColumn, value: float, spread: Spread, noise_error: float, degrees: float
+) -> RegressionTerm:
+    low, high = spread.find_interval(value, float(stdtrit(degrees, (1 + LEVEL) / 2)))
+    error, p = math.sqrt(spread.constant), spread.find_p(value, degrees)
     return RegressionTerm(column.term, column.level, column.reference, value, error, noise_error, low, high, p)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The variance of an estimate if the true value is x above it: constant + linear x + square x²."""
+
+    constant: float
+    linear: float
+    square: float
+
+    def find_interval(self, estimate: float, quantile: float) -> tuple[float, float]:
+        """Return where the true value is within so many standard errors; NaN if that has no end."""
+        rest = 1 - quantile**2 * self.square
+        if not rest > 0:
+            return math.nan, math.nan
+        middle = quantile**2 * self.linear / (2 * rest)
+        half = math.sqrt(middle**2 + quantile**2 * self.constant / rest)
+        return estimate + middle - half, estimate + middle + half
+
+    def find_p(self, estimate: float, degrees: float) -> float:
+        """Return the two-sided p of the true value 0."""
+        variance = self.constant - self.linear * estimate + self.square * estimate**2
+        return find_p_value(estimate, math.sqrt(max(variance, 0.0)), degrees)
+
+
+def measure_spread(noise: Matrix, sampling: float, weights: Vector, change: Vector) -> Spread:
+    """Return the spread of an estimate whose error by noise has these weights of readings, and `change` more for x = 1."""
+    crossed = noise @ change
+    constant = sampling + float(weights @ noise @ weights)
+    return Spread(constant, 2 * float(weights @ crossed), float(change @ crossed))
+
+
+def _find_spread(equations: NormalEquations, fit: Fit, combination: Vector) -> Spread:
+    """Return the spread of a linear combination of coefficients."""
+    pulled = np.linalg.solve(equations.matrix, combination)
+    together = fit.covariance @ combination
+    direction = together / max(float(combination @ together), 1e-300)
+    sampling = fit.residual_variance * float(combination @ pulled)
+    weights, change = pulled @ residual_weights(fit.coefficients), -pulled @ product_weights(direction)
+    return measure_spread(equations.readings.noise, sampling, weights, change)
 
 
 def make_design(total: PairwiseTotal, formula: str) -> Design:
@@ -351,11 +399,7 @@ def solve_normal_equations(equations: NormalEquations) -> Fit:
     inverse: Matrix = np.asarray(np.linalg.inv(G), dtype=np.float64)
     beta = inverse @ b
     residual = residual_weights(beta)
-    index = _pair_index(p)
-    cross = noise @ residual.T  # Cov of every reading with u
-    shift = np.einsum("lmk,mk->l", cross[index], inverse)
-    N = residual @ cross
-    beta = beta + inverse @ shift
+    N = residual @ noise @ residual.T
     squares = float(equations.readings.values[-1])
     left = squares - float(b @ inverse @ b) + float(np.sum(inverse * N))
     error = math.sqrt(_find_residual_noise(beta, noise))
@@ -398,12 +442,17 @@ def _pair_index(p: int) -> npt.NDArray[np.int64]:
     return index
 
 
+def product_weights(beta: Vector) -> Matrix:
+    """Return the weights of readings in Gβ, of shape (p, readings)."""
+    p = len(beta)
+    weights = np.zeros((p, p * (p + 1) // 2 + p + 1))
+    weights[np.arange(p)[:, None], _pair_index(p)] = beta
+    return weights
+
+
 def residual_weights(beta: Vector) -> Matrix:
     """Return the weights of readings in b − Gβ, of shape (p, readings)."""
-    p = len(beta)
-    index = _pair_index(p)
-    weights = np.zeros((p, p * (p + 1) // 2 + p + 1))
-    weights[np.arange(p)[:, None], index] = -beta
+    p, weights = len(beta), -product_weights(beta)
     weights[np.arange(p), p * (p + 1) // 2 + np.arange(p)] = 1.0
     return weights
 

@@ -6,7 +6,7 @@ Legend: S the matrix of products, A the coefficients of an estimate ⟨A, S⟩, 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -60,6 +60,16 @@ class PairwiseTotal:
         across = left @ right.T
         noise = self.noise_variance / 2 * ((left @ left.T) * (right @ right.T) + across * across.T)
         return np.asarray(np.einsum("ij,ij->i", left @ self.matrix, right)), noise
+
+    def select(self, names: Collection[str]) -> PairwiseTotal:
+        """Return the sums of these columns alone."""
+        workload = self.workload
+        kept = [k for k, levels in enumerate(workload.columns) if levels.name in names]
+        contrasts = [
+            workload.starts[k] + contrast for k in kept for contrast in range(workload.columns[k].n_levels - 1)
+        ]
+        entries = [0, *contrasts, *(workload.bubbles[k] for k in kept if k in workload.bubbles)]
+        return replace(self, workload=workload.select(names), matrix=self.matrix[np.ix_(entries, entries)])
 
     def with_noise(self, rng: np.random.Generator, variance: float) -> PairwiseTotal:
         """Return the total with further normal noise of this variance, for simulations."""

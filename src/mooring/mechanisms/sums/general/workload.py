@@ -145,12 +145,15 @@ class Workload:
 
     def narrow(self, names: Collection[str]) -> Workload:
         """Return the workload of the outcomes and these columns alone, without impossible combinations."""
-        kept = [
-            index for index, levels in enumerate(self.columns) if levels.name in names or levels.name in self.outcomes
-        ]
-        columns = tuple(self.columns[index] for index in kept)
+        kept = self.select({*names, *self.outcomes})
+        shares = _split_shares(kept.columns, [index for index, place in enumerate(kept.places) if place < 0])
+        return replace(kept, shares=shares)
+
+    def select(self, names: Collection[str]) -> Workload:
+        """Return what these columns are in this workload, with their shares, without impossible combinations."""
+        kept = [index for index, levels in enumerate(self.columns) if levels.name in names]
+        columns, shares = tuple(self.columns[index] for index in kept), tuple(self.shares[index] for index in kept)
         places, coded = (tuple(places[index] for index in kept) for places in (self.places, self.coded_places))
-        shares = _split_shares(columns, [index for index, place in enumerate(places) if place < 0])
         return replace(self, columns=columns, shares=shares, places=places, coded_places=coded, impossible=())
 
     @cached_property
