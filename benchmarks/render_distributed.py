@@ -54,8 +54,8 @@ def costs(result: dict[str, Any]) -> str:
     }
     slowest = max(times, key=lambda name: times[name])
     lines = [
-        "Estimated from what one worker did (`benchmarks/results/distributed.json`), for p = 10⁵ participants with 10⁹ rows in",
-        f"all, h = 100, r = 400, W = {WORKERS} such workers, and shared storage of {STORAGE / 1e9:.0f} GB/s:\n",
+        "Estimated from what one worker did (`benchmarks/results/distributed.json`), for p = 10⁵ participants with 10⁹ rows",
+        f"in all, h = 100, r = 400, W = {WORKERS} such workers, and shared storage of {STORAGE / 1e9:.0f} GB/s:\n",
         f"- **Memory**: of a worker 8 p r h / W bytes and one block ({found['worker_memory'] / 1e9:.1f} GB); of the client "
         f"16 p h² ({found['client_memory_reduced'] / 1e9:.0f} GB) with `--reduce-over-workers`,",
         f"  otherwise over {found['client_memory_anchors_here'] / 1e9:.0f} GB.",
