@@ -20,6 +20,7 @@ from mooring.engines.flare.chunks import SUBMIT_AGAIN
 from mooring.engines.flare.place import ServedPlace
 from mooring.engines.flare.settings import COMMAND, ServerSettings, Tell, open_workspace, report_event
 from mooring.errors import InputError, MooringError, RefusedError
+from mooring.protocol.analyst.trained_model import TRAINING_FILE
 from mooring.protocol.driver import Driver, Event, Given, Standing, Turn
 from mooring.protocol.messages.study import Study
 from mooring.protocol.registry import exchange_of
@@ -187,7 +188,7 @@ class ServerWorkflow:
         states = gathered.list_states()
         are_newcomers = any(member.name in sites and member.name not in states for member in self.study.participants)
         if are_newcomers or len(states) < self.settings.least_sites:
-            has_model = (self.driver.workspace.analysis / "training.json").is_file()
+            has_model = (self.driver.workspace.analysis / TRAINING_FILE).is_file()
             self.driver.repeat("align", "deliver", *([] if self.settings.late and has_model else ["train"]))
 
     def _await_files(self, turn: Turn) -> None:
