@@ -59,6 +59,7 @@ class ImageStudy:
             prepared.deployment,
             prepared.evaluator,
             unaudited=unaudited,
+            by_rows=("moments", "refine") if spec.attacks.refine else ("moments",),
             found_before={} if found_before is None else found_before,
         )
 

@@ -89,6 +89,8 @@ class Attacker:
     unaudited: frozenset[str] = frozenset()
     """Attacks whose reconstructions no auditor is shown, where an auditor is slow and the paper shows none
     either."""
+    by_rows: tuple[str, ...] = ("moments",)
+    """Attacks by the distribution of the target's rows: `moments`, and `refine` where the study has it."""
     found_before: dict[tuple[str, int], Reconstruction | None] = field(default_factory=dict, repr=False)
     """What `moments` and `refine` found, by attack and draw, on the same target, colluder and anchor noise with fewer
     participants: they look at nobody else's upload, so that they would find the same again."""
@@ -177,7 +179,7 @@ class Attacker:
                     self.found_before["moments", draw] = attempt.reconstruction
         for k, view in zip(chosen, views, strict=True):
             self._on_queries(findings, "procrustes", self._run("procrustes", view, rng), on_queries[k], draw=k)
-            for attack in ("moments", "refine"):
+            for attack in self.by_rows:
                 reconstruction = (
                     self._run_once(attack, view, rng, draw=draws[k]) if share_rows else self._run(attack, view, rng)
                 )
@@ -192,7 +194,7 @@ class Attacker:
             for places in (self.labelled_places, self.deployment.query_places)
         )
         rng = self.deployment.streams.named("attack")
-        for attack in ("moments", "refine"):
+        for attack in self.by_rows:
             reconstruction = self._run_once(attack, view, rng, draw=_WITHOUT_ANCHOR)
             self._on_queries(findings, attack, reconstruction, seen, draw=0)
         return findings
