@@ -180,7 +180,8 @@ def _state_answer(layout: PairwiseLayout, variance: float, answers: AnswerForeca
 
 
 def _state_refusal(layout: PairwiseLayout, variance: float, answers: AnswerForecast, first: ForecastLine) -> str:
-    words = f"{_NAMES[first.question]} will likely be refused: the noise leaves nothing to say"
+    why = "the noise leaves nothing to say" if variance else "so few rows leave nothing to say"
+    words = f"{_NAMES[first.question]} will likely be refused: {why}"
     remedies = []
     if first.rows_needed:
         remedies.append(f"about {first.rows_needed:,} rows")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from mooring.errors import InputError
+from mooring.mechanisms.sums.answers.answer import Answer
 from mooring.mechanisms.sums.answers.association import associate
 from mooring.mechanisms.sums.answers.description import describe
 from mooring.mechanisms.sums.answers.readings import read_products
@@ -324,3 +326,36 @@ def test_intervals_of_a_regression_are_not_too_wide_where_most_of_them_is_noise(
     )
     assert all(entry.n_shown > 120 for entry in coverage.values())
     assert 0.93 < np.mean([entry.share for entry in coverage.values()]) < 0.972
+
+
+def ask_of_few(total: PairwiseTotal, arms: PairwiseTotal) -> Iterator[str]:
+    """Sentences of answers, and of refusals, where groups and levels are empty or terms follow from each other."""
+    answers: list[Callable[[], Answer]] = [
+        lambda: describe(total, by="stage"),
+        lambda: associate(total),
+        lambda: regress(total, "score ~ stage"),
+        lambda: regress(total, "score ~ weight + stage"),
+        lambda: estimate_survival(arms, by="arm"),
+        lambda: describe(replace(total, matrix=0 * total.matrix)),
+        lambda: describe(replace(total, matrix=0 * total.matrix), by="stage"),
+        lambda: regress(replace(total, matrix=total.matrix / 400), "score ~ weight"),
+        lambda: estimate_survival(replace(arms, matrix=0 * arms.matrix)),
+    ]
+    for ask in answers:
+        try:
+            answer = ask()
+        except InputError as error:
+            yield str(error)
+        else:
+            yield from (answer.included, *answer.notes)
+
+
+def test_answers_speak_of_noise_where_there_is_some() -> None:
+    stages = np.eye(4)[np.zeros(800, dtype=int)]
+    rows = np.column_stack([np.zeros(800), np.zeros(800), stages, np.linspace(-1, 1, 800)])
+    total, arms = sum_exactly(MISSING, rows), sum_counts({"a": {(5, 1): 100, (15, 0): 800}})
+    quiet = list(ask_of_few(total, arms))
+    loud = list(ask_of_few(replace(total, noise_variance=9.0), replace(arms, noise_variance=9.0)))
+    assert len(quiet) > 12
+    assert not [sentence for sentence in quiet if "noise" in sentence]
+    assert len([sentence for sentence in loud if "noise" in sentence]) > 12

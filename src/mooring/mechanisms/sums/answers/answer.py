@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mooring.errors import InputError, MissingExtraError
+from mooring.mechanisms.sums.answers.readings import LEAST_SIGNAL
 from mooring.mechanisms.sums.general.total import PairwiseTotal
 from mooring.serialization import FloatOrNaN, OpenRecord, Record, Rows, render_html
 
 SAYS_NOTHING = 0.8
 """An interval that covers this much of what is possible says nothing, and its estimate is not shown."""
-SAMPLED = "Intervals are 95 % and include both the noise and that other rows could have been observed."
+_SAMPLED = "Intervals are 95 % and include {}that other rows could have been observed."
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,28 @@ def name_source(total: PairwiseTotal) -> Source:
     constant = total.workload.constant
     values, noise = total.read(constant.vector[None], constant.vector[None])
     return Source(float(values[0]), math.sqrt(noise[0, 0]), total.epsilon, total.delta, total.unit, total.caveat)
+
+
+def state_intervals(total: PairwiseTotal) -> str:
+    """Return what intervals include that are about the population."""
+    return _SAMPLED.format("both the noise and " if total.noise_variance else "")
+
+
+def explain_empty(total: PairwiseTotal) -> str:
+    """Return a clause on a group whose number of rows cannot be distinguished from zero."""
+    return "under the noise it cannot be known whether it has rows" if total.noise_variance else "it has no rows"
+
+
+def require_rows(total: PairwiseTotal) -> Source:
+    """Return the source of a total; raise an `InputError` unless it clearly has rows."""
+    source = name_source(total)
+    if not source.rows > max(LEAST_SIGNAL * source.rows_error, 0.5):
+        problem = "Under the noise it cannot be known whether the total has any rows."
+        cure = "Ask a study with more rows, fewer columns or a larger epsilon."
+        if not total.noise_variance:
+            problem, cure = "The total has no rows.", "Ask a study with rows."
+        raise InputError("total", problem=problem, cure=cure)
+    return source
 
 
 def make_frame(table: Any) -> Any:

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mooring.mechanisms.sums.answers.answer import SAMPLED, Answer, name_source, write_p
+from mooring.mechanisms.sums.answers.answer import Answer, name_source, state_intervals, write_p
 from mooring.mechanisms.sums.answers.correlation import find_correlation_interval, read_moments
 from mooring.mechanisms.sums.answers.readings import (
     LEAST_SIGNAL,
@@ -135,7 +135,7 @@ def associate(total: PairwiseTotal, columns: Sequence[str] = ()) -> Associations
             correlations += [correlation] if isinstance(correlation, Correlation) else []
             if isinstance(correlation, str):
                 notes.append(f"The correlation of {names[0]} and {names[1]} is not shown: {correlation}.")
-    return Associations(name_source(total), tuple(notes), SAMPLED, tuple(correlations), tuple(tests))
+    return Associations(name_source(total), tuple(notes), state_intervals(total), tuple(correlations), tuple(tests))
 
 
 def _is_numeric(levels: Levels) -> bool:
@@ -176,7 +176,8 @@ def _test_independence(total: PairwiseTotal, first: str, second: str) -> Indepen
         else:
             columns = [level for level, fine in zip(columns, kept, strict=True) if fine]
         if kept.sum() < 2:
-            return f"{first} and {second} are not compared: fewer than two levels clearly have rows under the noise."
+            which = "clearly have rows under the noise" if total.noise_variance else "have rows"
+            return f"{first} and {second} are not compared: fewer than two levels of one of them {which}."
     table = read_table(total, rows, columns)
     O, (a, b) = table.values, table.values.shape
     n, of_rows, of_columns = O.sum(), O.sum(axis=1), O.sum(axis=0)

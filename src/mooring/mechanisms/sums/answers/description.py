@@ -15,11 +15,12 @@ import numpy as np
 
 from mooring.errors import InputError
 from mooring.mechanisms.sums.answers.answer import (
-    SAMPLED,
     SAYS_NOTHING,
     Answer,
-    name_source,
+    explain_empty,
     require_group,
+    require_rows,
+    state_intervals,
     write_number,
 )
 from mooring.mechanisms.sums.answers.readings import (
@@ -138,7 +139,7 @@ def describe(total: PairwiseTotal, *, by: str = "", columns: Sequence[str] = ())
     InputError
         If a column is not declared or cannot form groups, or if the noise leaves nothing to say.
     """
-    workload, source = total.workload, name_source(total)
+    workload = total.workload
     names, groups, notes = [ALL_ROWS], [workload.constant], []
     if by:
         require_group(total, by)
@@ -148,18 +149,12 @@ def describe(total: PairwiseTotal, *, by: str = "", columns: Sequence[str] = ())
                 names.append(name)
                 groups.append(group)
             else:
-                notes.append(
-                    f"Nothing is said of {by} = {name}: under the noise it cannot be known whether it has rows."
-                )
+                notes.append(f"Nothing is said of {by} = {name}: {explain_empty(total)}.")
         if len(names) == 1:
             raise InputError(
                 "by", problem=f"No group of {by!r} can be distinguished from an empty one.", cure="Ask for all rows."
             )
-    if not source.rows > max(LEAST_SIGNAL * source.rows_error, 0.5):
-        problem = "Under the noise it cannot be known whether the total has any rows."
-        raise InputError(
-            "total", problem=problem, cure="Ask a study with more rows, fewer columns or a larger epsilon."
-        )
+    source = require_rows(total)
     asked = columns or [levels.name for levels in workload.columns if levels.kind != "survival" and levels.name != by]
     entries = [*_count("", [""], read_table(total, [workload.constant], groups), names)]
     for column in asked:
@@ -168,14 +163,14 @@ def describe(total: PairwiseTotal, *, by: str = "", columns: Sequence[str] = ())
         entries += describe_column(total, levels, groups, names)
     hidden = sorted({entry.column for entry in entries if np.isnan(entry.estimate)})
     if hidden:
-        notes.append(f"A dash stands where the interval says nothing under the noise: {', '.join(hidden)}.")
+        notes.append(f"A dash stands where the interval says nothing: {', '.join(hidden)}.")
     if by and any(workload.column(column).nodes and not workload.column(column).is_exact for column in asked):
         notes.append("Standard deviations in groups are approximate, and have no interval.")
     if source.epsilon is not None:
         notes.append(
             "Small counts need no suppression: the noise protects them. Intervals of counts are those of the noise."
         )
-    return Description(source, tuple(notes), SAMPLED, by, tuple(names), tuple(entries))
+    return Description(source, tuple(notes), state_intervals(total), by, tuple(names), tuple(entries))
 
 
 def _count(column: str, level_names: Sequence[str], table: Readings, groups: Sequence[str]) -> list[Statistic]:

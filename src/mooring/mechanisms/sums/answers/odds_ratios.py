@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import expit
 
 from mooring.errors import InputError
-from mooring.mechanisms.sums.answers.answer import SAMPLED, Answer, name_source, write_number, write_p
+from mooring.mechanisms.sums.answers.answer import Answer, name_source, state_intervals, write_number, write_p
 from mooring.mechanisms.sums.answers.mixture import Mixture, fit_mixture
 from mooring.mechanisms.sums.answers.readings import Z
 from mooring.mechanisms.sums.answers.regression import (
@@ -126,7 +126,7 @@ def estimate_odds_ratios(total: PairwiseTotal, formula: str) -> OddsRatios:
         raise InputError("formula", problem=problem, cure="Choose such an outcome, or a linear regression.")
     equations = read_normal_equations(total, design)
     if measure_noise(equations) > MOST_NOISE:
-        raise refuse_regression(equations.n_terms)
+        raise refuse_regression(equations)
     total, design = _select_columns(total, design)
     mixture = fit_mixture(total)
     z = _find_terms(mixture, design, mixture.draw_places(_N_ROWS, np.random.default_rng(_SEED)))
@@ -134,7 +134,7 @@ def estimate_odds_ratios(total: PairwiseTotal, formula: str) -> OddsRatios:
     beta, spreads = solution.coefficients, [solution.find_spread(equations, k) for k in range(equations.n_terms)]
     errors = np.sqrt([spread.constant for spread in spreads])
     if errors[1:].max(initial=0.0) > _PRIOR_SCALE:  # which only the noise can do
-        raise refuse_regression(equations.n_terms)
+        raise refuse_regression(equations)
     bias = _measure_bias(mixture, design, equations.n_rows) / errors
     worst = int(np.argmax(np.abs(bias[1:]))) + 1
     if abs(bias[worst]) > _MOST_BIAS:
@@ -150,14 +150,14 @@ def estimate_odds_ratios(total: PairwiseTotal, formula: str) -> OddsRatios:
         _state_ratio(*values) for values in zip(design.columns[1:], beta[1:], spreads[1:], bias[1:], strict=True)
     )
     if not all(math.isfinite(entry.low) for entry in ratios):
-        raise refuse_regression(equations.n_terms)
+        raise refuse_regression(equations)
     caveat = (
         "The part of the logistic function that is not linear was taken from a model of pairs of columns. Its bias, "
         f"measured on that model, is at most {abs(bias[worst]):.2f} standard errors; where the model does not hold, it may "
         "be larger."
     )
     outcome = f"{design.outcome.term} = {design.outcome.level}"
-    return OddsRatios(source, (*design.notes, caveat), SAMPLED, formula, outcome, ratios)
+    return OddsRatios(source, (*design.notes, caveat), state_intervals(total), formula, outcome, ratios)
 
 
 def _select_columns(total: PairwiseTotal, design: Design) -> tuple[PairwiseTotal, Design]:

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from mooring.errors import InputError
-from mooring.mechanisms.sums.answers.answer import SAMPLED, Answer, name_source, write_number, write_p
+from mooring.mechanisms.sums.answers.answer import Answer, name_source, state_intervals, write_number, write_p
 from mooring.mechanisms.sums.answers.formula import FormulaTerm, parse_formula
 from mooring.mechanisms.sums.answers.readings import LEAST_SIGNAL, Readings, find_p_value, read_products
 from mooring.mechanisms.sums.general.levels import Levels
@@ -161,13 +161,13 @@ def regress(total: PairwiseTotal, formula: str) -> Regression:
         for column, value, spread, part in zip(design.columns, values, spreads, np.diag(noise), strict=True)
     )
     if not all(math.isfinite(term.low) for term in terms):
-        raise refuse_regression(len(terms))
+        raise refuse_regression(equations)
     outcome = f"{design.outcome.term} = {design.outcome.level}" if design.outcome.level else design.outcome.term
     notes = list(design.notes)
     if design.outcome.level:
         notes.append(f"Coefficients are differences of the probability that {outcome}.")
     deviation = math.sqrt(fit.residual_variance) * design.outcome.scale
-    return Regression(source, tuple(notes), SAMPLED, formula, outcome, terms, deviation, fit.r_squared)
+    return Regression(source, tuple(notes), state_intervals(total), formula, outcome, terms, deviation, fit.r_squared)
 
 
 def _state_term(
@@ -245,9 +245,8 @@ def make_design(total: PairwiseTotal, formula: str) -> Design:
         for column in made:
             if column.level and not _has_rows(total, column.function):
                 where = f"with {column.reference}" if column.reference else "as if they were not missing"
-                notes.append(
-                    f"{term.column} = {column.level} may have no rows, under the noise; it is counted {where}."
-                )
+                has = "may have no rows, under the noise" if total.noise_variance else "has no rows"
+                notes.append(f"{term.column} = {column.level} {has}; it is counted {where}.")
             else:
                 columns.append(column)
     return Design(outcome, tuple(columns), tuple(notes))
@@ -393,9 +392,9 @@ def solve_normal_equations(equations: NormalEquations) -> Fit:
     p, n = equations.n_terms, equations.n_rows
     G, b, noise = equations.matrix, equations.vector, equations.readings.noise
     if not n > p + 1:
-        raise refuse_regression(p)
+        raise refuse_regression(equations)
     if measure_noise(equations) > MOST_NOISE:
-        raise refuse_regression(p)
+        raise refuse_regression(equations)
     inverse: Matrix = np.asarray(np.linalg.inv(G), dtype=np.float64)
     beta = inverse @ b
     residual = residual_weights(beta)
@@ -416,12 +415,14 @@ def solve_normal_equations(equations: NormalEquations) -> Fit:
 
 def _refuse_contradiction(equations: NormalEquations) -> InputError:
     """Return the error for terms that explain more of the outcome than there is."""
+    has_noise = equations.readings.noise.any()
+    by_noise, hardly = (", by the noise", ", since noise alone hardly ever does that") if has_noise else ("", "")
     problem = "The terms explain more of the outcome than there is, which no rows can do: "
     if equations.is_scaled:
-        problem += "by chance, by the noise, or because it depends on the terms whether the outcome is missing."
+        problem += f"by chance{by_noise}, or because it depends on the terms whether the outcome is missing."
         cure = "Use other terms, or regress a column that is always known."
     else:
-        problem += "the sums of a participant may be invented, since noise alone hardly ever does that."
+        problem += f"the sums of a participant may be invented{hardly}."
         cure = "Ask participants about their tables."
     return InputError("formula", problem=problem, cure=cure)
 
@@ -469,8 +470,15 @@ def measure_noise(equations: NormalEquations) -> float:
     return math.sqrt(max(0.0, float(np.linalg.eigvalsh(np.einsum("abbd->ad", covariance))[-1])))
 
 
-def refuse_regression(p: int) -> InputError:
-    """Return the error for normal equations that the noise has made useless."""
-    problem = f"The noise is too large for a regression with {p} coefficients: its intervals would say nothing."
-    cure = "Use fewer terms, or a study with more rows, fewer columns or a larger epsilon."
+def refuse_regression(equations: NormalEquations) -> InputError:
+    """Return the error for normal equations that have no solution, or that the noise has made useless."""
+    p, cure = equations.n_terms, "Use fewer terms, or a study with more rows."
+    if not equations.n_rows > p + 1:
+        problem = f"There are too few rows for a regression with {p} coefficients."
+    elif not equations.readings.noise.any():
+        problem = f"The {p} coefficients are not determined: one term follows from the others."
+        cure = "Leave that term out."
+    else:
+        problem = f"The noise is too large for a regression with {p} coefficients: its intervals would say nothing."
+        cure = "Use fewer terms, or a study with more rows, fewer columns or a larger epsilon."
     return InputError("formula", problem=problem, cure=cure)

@@ -23,7 +23,15 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from mooring.errors import InputError
-from mooring.mechanisms.sums.answers.answer import SAMPLED, SAYS_NOTHING, Answer, name_source, require_group, write_p
+from mooring.mechanisms.sums.answers.answer import (
+    SAYS_NOTHING,
+    Answer,
+    explain_empty,
+    name_source,
+    require_group,
+    state_intervals,
+    write_p,
+)
 from mooring.mechanisms.sums.answers.description import ALL_ROWS
 from mooring.mechanisms.sums.answers.readings import (
     LEAST_SIGNAL,
@@ -40,6 +48,7 @@ from mooring.typing import Matrix, Vector
 
 Estimator = Literal["kaplan-meier", "life-table"]
 _LIFE_TABLE: Estimator = "life-table"
+_LEAST_ROWS = 0.5
 _LEAST_AT_RISK = 2.0  # standard errors of the noise
 _MOST_DIFFERENCE = 0.5  # standard errors between two log-rank tests, above which a note says so
 
@@ -182,26 +191,33 @@ def estimate_survival(total: PairwiseTotal, *, by: str = "", estimator: Estimato
     for g, name in enumerate(names):
         curve = _draw_curve(survival, counts, g, name)
         if not curve:
-            notes.append(f"Nothing is said of {by} = {name}: under the noise it cannot be known whether it has rows.")
+            is_empty = total.noise_variance or not counts.at_risk[g, 0] > _LEAST_ROWS
+            why = explain_empty(total) if is_empty else "it has too few rows"
+            notes.append(f"Nothing is said of {by} = {name}: {why}.")
             continue
         kept.append(g)
         points += curve
         is_cut, has_noise = len(curve) < survival.n_intervals, total.noise_variance > 0
         medians.append(_find_median(name, curve, ended_by_noise=is_cut and has_noise))
         if is_cut:
-            why = "the noise leaves nothing to say" if has_noise else "nobody is at risk"
+            is_alone = counts.at_risk[g, len(curve)] > _LEAST_ROWS
+            why = "too few are at risk" if is_alone else "nobody is at risk"
+            why = "the noise leaves nothing to say" if has_noise else why
             unknown = ", so that the median is unknown" if has_noise and np.isnan(medians[-1].median) else ""
             of_group = f" of {by} = {name}" if by else ""
             notes.append(f"The curve{of_group} ends at {curve[-1].end:g}: from there on {why}{unknown}.")
     if not points:
         problem = "Under the noise the number at risk cannot be distinguished from zero."
-        raise InputError(
-            "survival", problem=problem, cure="Ask a study with more rows, fewer columns or a larger epsilon."
-        )
+        cure = "Ask a study with more rows, fewer columns or a larger epsilon."
+        if not total.noise_variance:
+            problem, cure = "Too few rows are at risk.", "Ask a study with more rows."
+        raise InputError("survival", problem=problem, cure=cure)
     log_rank, remarks = _test_groups(survival, table, kept, estimator)
     notes += remarks
     source = name_source(total)
-    return SurvivalCurves(source, tuple(notes), SAMPLED, by, estimator, tuple(points), tuple(medians), log_rank)
+    return SurvivalCurves(
+        source, tuple(notes), state_intervals(total), by, estimator, tuple(points), tuple(medians), log_rank
+    )
 
 
 def _read_counts(survival: Survival, table: Readings, estimator: Estimator) -> _Counts:
@@ -221,8 +237,8 @@ def _read_counts(survival: Survival, table: Readings, estimator: Estimator) -> _
 def _signal_lasts(counts: _Counts, weights: Matrix, at_risk: Vector) -> int:
     """Return how many intervals have a number at risk that clearly differs from zero; 0 for too small a group."""
     errors = np.sqrt(np.einsum("kr,rs,ks->k", weights, counts.readings.noise, weights))
-    least = np.maximum(_LEAST_AT_RISK * errors, 0.5)
-    least[0] = max(LEAST_SIGNAL * errors[0], 0.5)
+    least = np.maximum(_LEAST_AT_RISK * errors, _LEAST_ROWS)
+    least[0] = max(LEAST_SIGNAL * errors[0], _LEAST_ROWS)
     fine = at_risk > least
     return len(fine) if fine.all() else int(np.argmin(fine))
 

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from mooring.errors import InputError
-from mooring.mechanisms.sums.answers.answer import Source, make_frame, name_source
+from mooring.mechanisms.sums.answers.answer import Source, make_frame, require_rows
 from mooring.mechanisms.sums.answers.mixture import fit_mixture
-from mooring.mechanisms.sums.answers.readings import LEAST_SIGNAL
 from mooring.mechanisms.sums.general.impossible import Combination, find_combination
 from mooring.mechanisms.sums.general.levels import Levels
 from mooring.mechanisms.sums.general.total import PairwiseTotal
@@ -91,12 +90,7 @@ def synthesize(
     InputError
         If the noise leaves nothing to fit, or a combination names what is not declared, or all rows have one.
     """
-    source = name_source(total)
-    if not source.rows > max(LEAST_SIGNAL * source.rows_error, 0.5):
-        problem = "Under the noise it cannot be known whether the total has any rows."
-        raise InputError(
-            "total", problem=problem, cure="Ask a study with more rows, fewer columns or a larger epsilon."
-        )
+    source = require_rows(total)
     n = round(source.rows) if n_rows is None else n_rows
     if not 1 <= n <= MOST_ROWS:
         raise InputError("rows", expected=f"1 to {MOST_ROWS:,}", got=str(n), cure="Ask for fewer or more rows.")

@@ -142,7 +142,7 @@ def close_list(
             "bundles",
             expected=f"those of {scheme.quorum} participants or more, the study's quorum",
             got=f"{len(kept)} of {len(kept) + len(left_out)} that came",
-            cure="Wait for further bundles: the noise is meant for a quorum, and a total of fewer bundles is not opened.",
+            cure="Wait for further bundles: a total of fewer bundles than the quorum is not opened.",
         )
     path = folder / LIST_FILE
     digests = {bundle.member.signing_key: bundle.header_digest for bundle in kept}

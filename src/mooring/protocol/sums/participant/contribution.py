@@ -65,8 +65,8 @@ def share_sums(
         elif not (kept.exists() and hash_file(kept, what="the bundle") == entry.bundle):
             raise RefusedError(
                 "the bundle",
-                reason="it was issued before, and its copy in the vault is gone: its noise was never stored, so the same "
-                "bytes cannot be made again",
+                reason="it was issued before, and its copy in the vault is gone: its random numbers were never stored, so "
+                "the same bytes cannot be made again",
                 cure="Restore the vault from a backup, or send the copy that was first written.",
             )
         epsilon, spent = sum_scheme(study).settings.epsilon, ledger.spent_epsilon(study.digest)
