@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mooring_studies.comparison.results import Results, read_results
-from mooring_studies.comparison.sums_table import tabulate_answers
+from mooring_studies.comparison.sums_table import RAW_TIMES, tabulate_answers
 
 from benchmarks.answers import LEAST_SHOWN, RESULTS, SETTINGS
 from mooring.mechanisms.sums.answers.readings import Z
@@ -80,30 +80,26 @@ def render_page(text: str) -> str:
 
 def _write_widths(rows: Sequence[dict[str, Any]]) -> str:
     each = {(row["answer"], row["epsilon"], row["rows"]): row for row in rows}
+    most_draws = max(row["draws"] for row in rows)
+    fewer = {row["answer"]: row["draws"] for row in rows if row["draws"] < most_draws}
+    exceptions = "".join(f" ({answer}: {draws:,})" for answer, draws in fewer.items())
+    errors = f"{100 * Z * math.sqrt(0.95 * 0.05 / most_draws):.1f}"
     lines = [
         "Half the width of 95 % intervals, median over draws of rows and noise, for an invented population with seven",
-        "columns and survival in eight intervals, at δ = 10⁻⁵ (`python -m benchmarks.answers`):\n",
-        "| answer | " + " | ".join(f"ε = {epsilon:g}, {n_rows:,} rows" for epsilon, n_rows in SETTINGS) + " |",
-        "|---|" + "---|" * len(SETTINGS),
+        "columns and survival in eight intervals, at δ = 10⁻⁵ (`python -m benchmarks.answers`). *Covered*: the share of",
+        f"{most_draws:,} draws{exceptions} in which the interval has the population's value, from the least to",
+        "the most over the four settings and all estimates that at least",
+        f"{100 * LEAST_SHOWN:.0f} % of the draws show. By chance alone, one such share in twenty is more than {errors}",
+        "points away from 95 %.\n",
+        "| answer | "
+        + " | ".join(f"ε = {epsilon:g}, {n_rows:,} rows" for epsilon, n_rows in SETTINGS)
+        + " | covered |",
+        "|---|" + "---|" * len(SETTINGS) + "---|",
     ]
     for words, answer, name, write in _LINES:
-        cells = [_write_width(each[answer, *setting], name, write) for setting in SETTINGS]
+        settings = [each[answer, *setting] for setting in SETTINGS]
+        cells = [*(_write_width(row, name, write) for row in settings), _write_coverage(settings)]
         lines.append(f"| {words} | " + " | ".join(cells) + " |")
-    lines += [
-        "",
-        "Share of the draws in which the interval has the population's value, from the least to the most over all estimates",
-        f"that at least {100 * LEAST_SHOWN:.0f} % of the draws show:\n",
-        "| answer | draws | " + " | ".join(f"ε = {epsilon:g}, {n_rows:,} rows" for epsilon, n_rows in SETTINGS) + " |",
-        "|---|---|" + "---|" * len(SETTINGS),
-    ]
-    for answer, draws in dict.fromkeys((row["answer"], row["draws"]) for row in rows):
-        cells = [_write_coverage(each[answer, *setting]) for setting in SETTINGS]
-        lines.append(f"| {answer} | {draws:,} | " + " | ".join(cells) + " |")
-    counts = sorted({row["draws"] for row in rows})
-    errors = ", ".join(
-        f"{100 * Z * math.sqrt(0.95 * 0.05 / count):.1f} points with {count:,} draws" for count in counts
-    )
-    lines.append(f"\nBy chance alone, one such share in twenty differs from 95 % by more than {errors}.")
     return "\n".join(lines)
 
 
@@ -115,11 +111,12 @@ def _write_width(row: dict[str, Any], name: str, write: Callable[[float], str]) 
     return width if shown > _EVERY_DRAW else f"{width}, refused in {round(10 * (1 - shown))} of 10 draws"
 
 
-def _write_coverage(row: dict[str, Any]) -> str:
-    if row["least_coverage"] is None:
+def _write_coverage(settings: Sequence[dict[str, Any]]) -> str:
+    shown = [row for row in settings if row["least_coverage"] is not None]
+    if not shown:
         return "–"
-    least, most = (f"{100 * row[name]:.0f}" for name in ("least_coverage", "most_coverage"))
-    return f"{least} %" if least == most else f"{least} to {most} %"
+    least, most = min(row["least_coverage"] for row in shown), max(row["most_coverage"] for row in shown)
+    return f"{100 * least:.0f} to {100 * most:.0f} %"
 
 
 def _write_known(kept: Results) -> str:
@@ -131,22 +128,27 @@ def _write_known(kept: Results) -> str:
         "| answer | figure | ε = 8 | ε = 1 | most at 1 | covered, ε = 8 | ε = 1 |",
         "|---|---|---|---|---|---|---|",
     ]
-    before = None
-    for line in answers:
-        answer = f"{line['case']}, {line['n_rows']:,} rows"
-        coverage = (line["coverage"][0], line["coverage"][-1]) if answer != before else ("", "")
-        cells = (line["figure"], line["values"][0], line["values"][-1], line["most"][-1], *coverage)
-        lines.append("| " + " | ".join([answer if answer != before else "–", *cells]) + " |")
-        before = answer
+    first = {f"{line['case']}, {line['n_rows']:,} rows": line for line in reversed(answers)}
+    for answer, line in reversed(first.items()):
+        cells = (line["figure"], line["values"][0], line["values"][-1], line["most"][-1])
+        lines.append("| " + " | ".join([answer, *cells, line["coverage"][0], line["coverage"][-1]]) + " |")
+    raw = [line["values"] for line in answers if line["figure"] == RAW_TIMES]
+    eight, one = (sorted((values[at] for values in raw), key=float) for at in (0, -1))
+    lines.append(
+        f"\nFrom the curve of raw times, survival is {eight[0]} to {eight[-1]} points away on average at ε = 8, and "
+        f"{one[0]} to {one[-1]} at ε = 1."
+    )
     return "\n".join(lines)
 
 
 def _write_alarms(rows: Sequence[dict[str, Any]]) -> str:
     if not rows:
         return "Tests check that the log-rank test rejects groups of the same survival in at most 7 % of draws."
-    shares = ", ".join(f"{100 * row['rejected']:.1f} % (ε = {row['epsilon']:g}, {row['rows']:,} rows)" for row in rows)
-    draws = f"{rows[0]['draws']:,} draws"
-    return f"The log-rank test of groups with the same survival has p < 0.05 in this share of {draws}: {shares}."
+    shares = sorted(100 * row["rejected"] for row in rows)
+    return (
+        f"The log-rank test of groups with the same survival has p < 0.05 in {shares[0]:.1f} to {shares[-1]:.1f} % of "
+        f"{rows[0]['draws']:,} draws, over the same four settings."
+    )
 
 
 if __name__ == "__main__":

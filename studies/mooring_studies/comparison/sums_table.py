@@ -15,11 +15,12 @@ from mooring.typing import Vector
 from mooring_studies.comparison.results import Results
 
 EPSILONS: tuple[float | None, ...] = (None, 8.0, 2.0, 1.0)
+RAW_TIMES = "from the curve of raw times, points"
 _FIGURES = (
     ("half the width of a share's interval, points", "half_width", 100.0),
     ("width of intervals, times that without noise", "interval_ratio", 1.0),
     ("largest distance from the curve without noise, points", "deviation", 100.0),
-    ("from the curve of raw times, points", "deviation_of_raw", 100.0),
+    (RAW_TIMES, "deviation_of_raw", 100.0),
 )
 HOSPITALS = ("Cleveland", "Hungary", "Switzerland", "VA")
 _LEARNERS = ("", ":svm")
