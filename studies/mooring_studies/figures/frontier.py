@@ -153,7 +153,7 @@ def draw_alternatives(material: Material) -> list[chart.Drawing]:
             ylabel=f"{shown[0]['measure']} on test rows, %",
         )
     chart.write_legend(canvas, chart.list_entries(panels[0][0]), n_columns=3)
-    return [chart.describe(canvas, "alternatives", "alternatives", deployments=lines[0]["deployments"])]
+    return [chart.describe(canvas, "alternatives", "alternatives")]
 
 
 def _point(results: Results, method: str, kind: Kind) -> Point | None:

@@ -74,7 +74,6 @@ def draw_landscape(material: fits.Material) -> list[chart.Drawing]:
         "resolved": f"{RESOLVED_GAIN:g}",
         "repeated": np.mean(repeated) if len(repeated) else None,
         "sums": len(sums),
-        "n_features": int(summed.numbers("n_features")[0]) if sums else 0,
     }
     recognised = _Map(
         "membership", "members that are recognised in secure sums", "members recognised, %",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from mooring import InputError, MissingExtraError
 from mooring.atomic_io import make_folder, write_atomically
-from mooring.report.frame import render_sentence
 from mooring_studies.comparison.curves import N_RESAMPLES
 from mooring_studies.comparison.paper import paper_numbers
 from mooring_studies.comparison.results import Results
@@ -26,8 +25,6 @@ from mooring_studies.figures import (
     tabular,
     tradeoff,
 )
-from mooring_studies.figures.readings import mean, split_by_rows
-from mooring_studies.figures.terms import SECURE_SUM, SUMS
 
 _IMAGES = (
     noise_curves.draw_linkage,
@@ -106,7 +103,7 @@ def draw_study(
         raise InputError("study", expected=f"one of {', '.join(_STUDIES)}", got=repr(study), cure="Check the spelling.")
     material = fits.Material(study, results, facts, fits.Fits(n_resamples))
     for function in _STUDIES[study]:
-        yield from (_mark_paper(_describe_sums(drawing, results), study) for drawing in function(material))
+        yield from (_mark_paper(drawing, study) for drawing in function(material))
     if images is not None and _STUDIES[study] is _IMAGES:
         yield from pictures.draw_pictures(study, images)
 
@@ -149,23 +146,6 @@ def _mark_paper(drawing: chart.Drawing, study: str) -> chart.Drawing:
         cross: dict[str, Any] = {"marker": "x", "color": "black", "markersize": 7, "markeredgewidth": 1.6, "zorder": 9}
         panels[panel].plot([x], [y], scalex=False, scaley=False, linestyle="none", label="_the paper's", **cross)
     return drawing
-
-
-def _describe_sums(drawing: chart.Drawing, results: Results) -> chart.Drawing:
-    """The drawing; where it has lines of secure sums, its caption says what they are and what they disclose."""
-    lines = {line.get_label() for axes in drawing.canvas.axes for line in axes.get_lines()}
-    if lines.isdisjoint(SUMS):
-        return drawing
-
-    def percentage(epsilon: float | None, name: str, digits: int = 1) -> str:
-        rows = results.where(method=SECURE_SUM, epsilon=epsilon)
-        known = [f"{mean(part.percent(name)) or 0.0:.{digits}f}" for _, part in split_by_rows(rows)]
-        return " and ".join(dict.fromkeys(known)) + " %"
-
-    values = {"without": percentage(None, "membership_tpr"), "private": percentage(1.0, "membership_tpr")}
-    values["limit"] = percentage(1.0, "membership_limit", digits=2)
-    words = render_sentence("captions.txt.jinja", "secure_sums", values, package="mooring_studies")
-    return replace(drawing, caption=f"{drawing.caption} {words}")
 
 
 def write_figure(drawing: chart.Drawing, folder: Path) -> Figure:

@@ -189,8 +189,7 @@ def draw_each_participant(material: fits.Material) -> list[chart.Drawing]:
     axes[1][0].set_xticks(range(len(known)), words)
     axes[1][0].set_xlim(-0.55, len(known) - 0.45)
     chart.write_legend(canvas, chart.list_entries(axes[0][0]), n_columns=5)
-    n_deployments = len(results.values("deployment"))
-    return [chart.describe(canvas, "each-participant", "each_participant", n_deployments=n_deployments)]
+    return [chart.describe(canvas, "each-participant", "each_participant")]
 
 
 def _draw_participant(axes: chart.Axes, results: Results, name: str, place: float) -> None:
