@@ -4,8 +4,12 @@ A mutant changes one operator, constant or guard of one module. All of the sampl
 each behind a switch that is off. The whole suite runs against this copy once and notes which tests reach which switch. Then
 each mutant is switched on, in a new process, for the tests that reach it, the quickest first: it is killed if one of them
 fails, or takes far longer than without it. A mutant that is reached while a module is imported, or while the fixture of
-another test is made, runs against the tests that reach any function of its module. Which survivors are equivalent to the
-original is judged by people, in the file of results. An interrupted run goes on where it stopped.
+another test is made, runs against the tests that reach any function of its module, and those marked `definitions`. Which
+survivors are equivalent to the original is judged by people, in the file of results. An interrupted run goes on where it
+stopped.
+
+Not drawn is what is no behaviour (how dataclasses compare, how much a cache keeps, and `strict=` of a zip, which only tells
+of a mistake elsewhere), nor the modes of files, which a test in tests/architecture holds by reading the sources.
 """
 
 from __future__ import annotations
@@ -53,6 +57,8 @@ def changed(k):
     reached.add(k)
     return k == active
 '''
+DEFINITIONS = "definitions"  # the marker of tests that look at what all modules define
+NOT_DRAWN = ("compare", "maxsize", "mode", "strict")  # arguments of these names
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.And: ast.Or, ast.Or: ast.And,
@@ -111,10 +117,18 @@ def sample_mutants(count: int, seed: int) -> list[Mutant]:
     places = []
     for path in paths:
         nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))  # a change moves what is walked after it
-        classes = [node for node in nodes if isinstance(node, ast.ClassDef)]  # how a dataclass compares is no behaviour
-        aside = {id(part) for node in classes for decorator in node.decorator_list for part in ast.walk(decorator)}
+        aside = {id(part) for top in find_aside(nodes) for part in ast.walk(top)}
         places += [(path, index) for index, node in enumerate(nodes) if id(node) not in aside and _mutate(node)]
     return [make_mutant(*place) for place in random.Random(seed).sample(places, min(count, len(places)))]
+
+
+def find_aside(nodes: list[ast.AST]) -> Iterator[ast.AST]:
+    """Yield what is not changed, with all that is in it."""
+    for node in nodes:
+        if isinstance(node, ast.ClassDef):
+            yield from node.decorator_list
+        elif isinstance(node, ast.keyword) and node.arg in NOT_DRAWN:
+            yield node.value
 
 
 def copy_sources(place: Path, chosen: list[Mutant]) -> None:
@@ -194,7 +208,8 @@ class Reached:
         self._failed, began = False, time.process_time()
         result = yield
         seconds = time.process_time() - began
-        line = {"test": item.nodeid, "seconds": seconds, "failed": self._failed, "reached": list(mutant_switch.reached)}
+        reached = [*mutant_switch.reached, *(marker.name for marker in item.iter_markers(DEFINITIONS))]
+        line = {"test": item.nodeid, "seconds": seconds, "failed": self._failed, "reached": reached}
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         return result
@@ -220,7 +235,8 @@ class TimedTest:
     seconds : float
         Of the processor, with the fixtures that were made for it.
     reached : frozenset of int and str
-        The numbers of mutants whose switch it reached, and the modules of which it called a function.
+        The numbers of mutants whose switch it reached, the modules of which it called a function, and `DEFINITIONS` of a
+        test with this marker.
     """
 
     name: str
@@ -296,7 +312,7 @@ class Sample:
         Nothing is written for a mutant whose tests could not be run to their end without it: the next run tries it again.
         """
         reaching = [test for test in tests if number in test.reached]
-        near = reaching or [test for test in tests if self.mutants[number].module in test.reached]
+        near = reaching or [test for test in tests if {self.mutants[number].module, DEFINITIONS} & test.reached]
         n_tried = 0
         killer: str | None = ""
         for batch in split_batches(near, limit):

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.mutants import SWITCH, Mutant, Sample, TimedTest, build_in, split_batches
+from tests.mutants import DEFINITIONS, SWITCH, Mutant, Sample, TimedTest, build_in, find_aside, split_batches
 
 SOURCE = '''"""A module."""
 
@@ -53,6 +53,23 @@ def test_one_change_is_switched_on_and_the_rest_of_the_module_is_as_it_was(
     assert count.__doc__ == "Count the rows up to the limit."
     assert count(range(9)) == counted
     assert switch.reached == {0, 1, 2, "module.py"} - ({1} if active == "2" else set())
+
+
+def test_what_is_no_behaviour_is_not_changed() -> None:
+    source = """
+@dataclass(frozen=True)
+class Pair:
+    first: int = field(compare=False, repr=False)
+
+    @lru_cache(maxsize=4)
+    def rows(self):
+        with open(self.path, mode=0o600):
+            return zip(self.a, self.b[:2], strict=True)
+"""
+    nodes = list(ast.walk(ast.parse(source)))
+    aside = {part for top in find_aside(nodes) for part in ast.walk(top)}
+    changed = [node.value for node in nodes if isinstance(node, ast.Constant) and node not in aside]
+    assert changed == [False, 2]
 
 
 def test_batches_hold_the_quickest_tests_up_to_the_limit() -> None:
@@ -100,3 +117,12 @@ def test_a_mutant_whose_tests_do_not_come_to_their_end_without_it_either_is_left
     sample.try_mutant(0, tests, limit=60)
     assert sample.find_killer(0, tests) is None
     assert sample.outcomes == {}
+
+
+def test_a_change_that_no_test_reaches_meets_those_of_its_module_and_those_of_definitions(tmp_path: Path) -> None:
+    reached = {"of the module": "module.py", "of definitions": DEFINITIONS, "of another": "other.py"}
+    tests = [TimedTest(name, 0.1, frozenset([place])) for name, place in reached.items()]
+    sample = SampleWithoutPytest(tmp_path, {"of definitions": {0}, "of another": {0}})
+    sample.mutants = [Mutant("module.py", 1, "5 → 6", 0)]
+    sample.try_mutant(0, tests, limit=60)
+    assert (sample.outcomes[0]["by"], sample.outcomes[0]["reaching"]) == ("of definitions", 2)

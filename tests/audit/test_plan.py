@@ -254,6 +254,17 @@ def test_where_joining_is_shown_not_to_pay_nothing_is_recommended(
     assert Plan.from_json(plan.to_json()).recommended is None
 
 
+def test_the_noise_that_a_plan_tries_grows_by_a_half_to_all_and_pairs_are_of_the_same_scales() -> None:
+    effort = AuditEffort()
+    for scales in (effort.data_levels, effort.anchor_scales):
+        ratios = np.array(scales[1:]) / scales[:-1]
+        assert ratios.min() >= 1.5 - 1e-9
+        assert ratios.max() <= 2 + 1e-9
+    assert set(effort.both_noises) <= {(v, level) for v in effort.anchor_scales for level in effort.data_levels}
+    assert len(set(effort.both_noises)) == len(effort.both_noises)
+    assert max(level for _, level in effort.both_noises) < max(effort.data_levels)
+
+
 def test_a_search_without_a_grid_ends() -> None:
     tried: list[float] = []
     search: Any = SimpleNamespace(

@@ -20,6 +20,18 @@ def test_four_stewards_and_an_analyst_carry_no_file_from_a_draft_to_predictions(
     assert [question.kind for question in town.asked[ANALYST]] == ["members"]
 
 
+def test_a_look_finds_what_a_pass_left(folder: Path) -> None:
+    town = Town.found(folder, draft("sums"), names=NAMES[:2])
+    town.advance(ANALYST)
+    driver = town.driver("north")
+    with driver.lock():
+        turn = driver.advance()
+    look = driver.look()
+    assert (look.waits, look.left, look.members) == (turn.waits, turn.left, turn.members)
+    assert look.waits
+    assert not look.did_something
+
+
 MESSY = ("abc,male,no", "500,unknown,yes", "50,male", "50,male,perhaps", "50,male,")
 
 

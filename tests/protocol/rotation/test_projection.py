@@ -61,6 +61,17 @@ def test_a_public_projection_is_the_file_that_the_study_names(tmp_path: Path) ->
     ):
         with pytest.raises(RefusedError):
             study_projection(projected(content))
+    content = save({"matrix": F})
+    for more, fine in ((4096, True), (4097, False)):  # beside the numbers themselves
+        length = 8 * F.size + more - (len(content) - int.from_bytes(content[:8], "little"))
+        padded = length.to_bytes(8, "little") + content[8 : -8 * F.size].ljust(length) + content[-8 * F.size :]
+        study = projected(padded)
+        assert len(padded) == 8 * F.size + more
+        if fine:
+            assert np.array_equal(study_projection(study).matrix, F)
+        else:
+            with pytest.raises(RefusedError):
+                study_projection(study)
     good = projected(save({"matrix": F}))
     projected(save({"matrix": -F}))  # as good a projection, but not the one that the study names
     with pytest.raises(RefusedError):

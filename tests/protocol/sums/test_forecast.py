@@ -1,5 +1,6 @@
 """A study is forecast from its declaration, the expected rows and its noise; rows of a participant decide nothing."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,25 @@ def test_rows_that_tell_nothing_of_their_label_are_said_to_give_nothing_and_rows
         assert (float(line[2]) > 0.9) == (useful is None)
         assert (float(line[3]) > 0.9) == (useful is None)  # whoever has such rows needs nobody else
         assert (line[1] == "no better than guessing") == (useful is False)
+
+
+@pytest.mark.parametrize(("n_rows", "n_trained"), [(100, 50), (5000, 3000), (25_000, 20_000)])
+def test_all_rows_that_do_not_test_a_model_train_it_up_to_20_000(
+    n_rows: int, n_trained: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained, tested = list[int](), list[int]()
+
+    def train(case: object, rows: np.ndarray, *_: object) -> Callable[..., float]:
+        trained.append(len(rows))
+        return lambda new, truth: tested.append(len(new)) or 0.7
+
+    monkeypatch.setattr("mooring.mechanisms.sums.model_forecast._train_jointly", train)
+    monkeypatch.setattr("mooring.mechanisms.sums.model_forecast._train_alone", train)
+    rows, labels = np.zeros((n_rows, 3)), np.arange(n_rows) % 2
+    encoded = EncodedRows(rows, labels, None, rows)
+    assert forecast_sums(draft(HOSPITAL[:3], TWO), n_rows=n_rows, encoded=encoded) is not None
+    assert set(trained) == {n_trained}
+    assert set(tested) == {min(2000, n_rows - n_trained)}
 
 
 @pytest.mark.parametrize(("n_rows", "n_classes"), [(39, 2), (40, 1)])

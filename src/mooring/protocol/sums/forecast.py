@@ -14,7 +14,6 @@ from mooring.mechanisms.sums.answers.forecast import (
     forecast_answers,
     forecast_total,
 )
-from mooring.mechanisms.sums.class_moments import ClassLayout
 from mooring.mechanisms.sums.features.columns import TableFeatures
 from mooring.mechanisms.sums.general.features import LevelFeatures, select_schema
 from mooring.mechanisms.sums.general.layout import PairwiseLayout
@@ -110,7 +109,7 @@ def _count_participants(study: Study, asked: int) -> int:
 
 
 def _find_noise(study: Study, layout: SumLayout | PairwiseLayout, p: int) -> tuple[float, float]:
-    """Return σ_S and σ_T of the total of p contributions; of the general total and of sums by class, σ_S and 0."""
+    """Return σ_S and σ_T of the total of p contributions; of the general total, σ_S and 0."""
     settings = sum_settings(study)
     if settings.epsilon is None:
         return 0.0, 0.0
@@ -121,8 +120,6 @@ def _find_noise(study: Study, layout: SumLayout | PairwiseLayout, p: int) -> tup
     if isinstance(layout, PairwiseLayout):
         variance = p * calibrate_products(layout, privacy).on_products
         return variance**0.5 / layout.workload.resolution**2, 0.0
-    if isinstance(layout, ClassLayout):
-        return (p * calibrate_products(layout, privacy).on_products) ** 0.5 / layout.scale**2, 0.0
     return calibrate_sums(layout, privacy).scales(layout, p)
 
 
