@@ -120,14 +120,10 @@ def _on_digits(deployments: Deployments) -> Figures:
     """MNIST, in its first deployment, and how others differ."""
     study = deployments.first
     v = paper_number("mnist.linkage.anchor.0.20.procrustes").args["at"]
-    anchored = study.draws(ANCHOR)
-    noise = anchored["anchor_noise_scale"]
-    moments = np.isfinite(anchored["linkage:moments"])
     return _of_both(deployments) | {
         "words": "digits",
         "v": v,
         "procrustes": float(study.curve(ANCHOR, "linkage:procrustes").at(v)),
-        "by_moments": float(anchored["linkage:moments"][np.argmax(np.where(moments, noise, -1.0))]),
         "exact_rows": study.mean("c-gdp", "linkage:known-secret"),
         "exact_rows_decoded": study.mean("c-gdp", "linkage:known-secret+learned"),
         "strongest": deployments.share(lambda study: share_at(study.curve(ANCHOR, "envelope:linkage"), v)),
