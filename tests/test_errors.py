@@ -1,10 +1,24 @@
 import copy
 import pickle
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from mooring import InputError, MissingExtraError, MooringError, StorageError
 from mooring.errors import UnforeseenError, explain_error
+from mooring.mechanisms.sums.answers.formula import parse_formula
+from mooring.mechanisms.sums.features.columns import TableFeatures
+from mooring.mechanisms.sums.general.impossible import find_combination, read_combination
+from mooring.mechanisms.sums.general.workload import Survival, make_workload
+from mooring.mechanisms.sums.settings import SumSettings
+from mooring.protocol.messages.reason import require_reasoned
+from mooring.protocol.registry import exchange_of
+from mooring.protocol.sums.result import model_schema
+from mooring.protocol.transport.addresses import make_printable, redact_address
+from mooring.protocol.transport.presigned_upload import parse_period
+from mooring.tables.schema import Column, Label, Schema
+from tests.sites import numeric_study
 
 
 @pytest.fixture
@@ -52,3 +66,39 @@ def test_of_a_foreign_exception_its_kind_and_place_are_told_and_never_its_messag
     assert "KeyError in test_errors.py" in str(caught[0])
     assert not any("17" in str(error).replace("line 17", "") for error in caught)
     assert explain_error(error) is error
+
+
+COLUMNS = (Column("sex", "category", categories=("f", "m")), Column("age", "number", 0, 120))
+SCHEMA = Schema(COLUMNS, Label("ill", "classes", ("no", "yes")))
+WORKLOAD = make_workload(SCHEMA)
+STUDY = numeric_study()
+SUMS = replace(STUDY, mechanism=SumSettings(), participants=(), analyst=None)
+LONG = "ж" * 1000
+
+
+@pytest.mark.parametrize(
+    ("n_quoted", "refused"),
+    [
+        (80, lambda: parse_formula(LONG, ["age"])), (60, lambda: parse_formula(f"age ~ {LONG}", ["age"])),
+        (60, lambda: parse_formula(f"age ~ `{LONG}`", ["age"])), (60, lambda: read_combination(LONG)),
+        (58, lambda: parse_formula(f"age ~ I({LONG})", ["age"])), (180, lambda: find_combination((), {LONG: "f", "": ""})),
+        (119, lambda: find_combination((), {"": LONG, "b": ""})), (60, lambda: WORKLOAD.column(LONG)),
+        (60, lambda: WORKLOAD.indicator("sex", LONG)),
+        (60, lambda: make_workload(SCHEMA, survival=Survival(LONG, "sex", "f", (0, 1)))),
+        (60, lambda: make_workload(SCHEMA, survival=Survival("age", "sex", LONG, (0, 1)))),
+        (60, lambda: TableFeatures(SCHEMA, frozenset({LONG}))), (80, lambda: SumSettings(questions=(LONG,))),
+        (60, lambda: exchange_of(STUDY).require_outcome(STUDY, LONG)), (79, lambda: require_reasoned("who", LONG)),
+        (60, lambda: model_schema(SUMS, LONG)), (20, lambda: parse_period(LONG)),
+    ],
+)  # fmt: skip
+def test_an_error_quotes_the_beginning_of_a_long_text(n_quoted: int, refused: Callable[[], object]) -> None:
+    with pytest.raises(InputError) as caught:
+        refused()
+    assert str(caught.value).count("ж") == n_quoted
+
+
+def test_text_for_display_is_cut_and_says_so() -> None:
+    assert make_printable("q" * 80) == "q" * 80
+    assert make_printable("q" * 81) == "q" * 79 + "…"
+    assert redact_address("q" * 300) == "q" * 300
+    assert redact_address("q" * 301) == "q" * 299 + "…"

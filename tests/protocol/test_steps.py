@@ -53,6 +53,18 @@ def test_what_a_command_demands_is_asked(step: Step) -> None:
             assert asked & {*parameter.opts, ""}
 
 
+@pytest.mark.definitions
+@pytest.mark.parametrize("step", [step for step in STEPS.values() if step.run], ids=lambda step: step.name)
+def test_an_answer_may_be_left_out_where_the_function_has_a_default(step: Step) -> None:
+    parameters = inspect.signature(step.run).parameters if step.run else {}
+    for question in step.asks:
+        has_default = parameters[question.name].default is not inspect.Parameter.empty
+        assert has_default or not question.is_optional
+        if not question.default and question.kind != "choice":  # one of which is chosen before anybody looks
+            assert question.is_optional == has_default, question.name
+        assert question.is_optional or not question.is_rare
+
+
 @pytest.mark.parametrize("name", list_steps())
 def test_a_step_comes_after_those_that_make_what_it_needs(name: str) -> None:
     steps = list_steps()[name]
