@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks import batching, render_distributed
+from benchmarks import render_distributed
 from benchmarks.general_total import LIMIT_BUNDLE_MB, LIMIT_PICTURES_MB, LIMIT_SECONDS, LIMIT_TIMES
 from benchmarks.run import RESULTS
 from benchmarks.sharing import LIMIT_MB
@@ -27,7 +27,6 @@ def render_page() -> str:
         ("sharing", _sharing),
         ("general_total", _general_total),
         ("cpu", _alignment),
-        ("batching", _batching),
         ("quality", _quality),
         ("distributed", render_distributed.section),
     ):
@@ -40,7 +39,7 @@ def render_page() -> str:
 def _sharing(result: dict[str, Any]) -> str:
     lines = [
         "## Sharing a large table\n",
-        f"`mooring share` beside reading the file once and the matrix product alone; target for memory: {LIMIT_MB} MB.\n",
+        f"`mooring share`; target for memory: {LIMIT_MB} MB.\n",
         "| file | noise on rows | share | reading once | product alone | peak memory |",
         "|---|---|---|---|---|---|",
     ]
@@ -59,8 +58,7 @@ def _general_total(result: dict[str, Any]) -> str:
     lines = [
         "## Sharing for many questions\n",
         "The [general total](statistics.md) of a table, in processor seconds. The target is "
-        f"{LIMIT_TIMES:g} times reading and the product of all",
-        f"levels alone, in {LIMIT_MB} MB.\n",
+        f"{LIMIT_TIMES:g} times reading and product, in {LIMIT_MB} MB.\n",
         "| file | share | reading once | product alone | times both | peak memory |",
         "|---|---|---|---|---|---|",
     ]
@@ -79,7 +77,7 @@ def _general_total(result: dict[str, Any]) -> str:
     if pictures := result.get("pictures"):
         size = pictures["bundle_megabytes"]
         lines.append(
-            f"One of pictures summed by class, {pictures['classes']} classes and {pictures['features']} features, "
+            f"Of pictures by class ({pictures['classes']} classes, {pictures['features']} features), a bundle "
             f"has {size:.1f} MB{_missed(size <= LIMIT_PICTURES_MB)}."
         )
     return "\n".join(lines) + "\n"
@@ -92,6 +90,8 @@ def _missed(met: bool) -> str:
 def _alignment(result: dict[str, Any]) -> str:
     on_gpu = RESULTS / "gpu.json"
     gpu = json.loads(on_gpu.read_text(encoding="utf-8")) if on_gpu.exists() else None
+    in_batches = RESULTS / "batching.json"
+    batched = json.loads(in_batches.read_text(encoding="utf-8")) if in_batches.exists() else {}
     cells: dict[str, dict[str, str]] = {}
     alone = []
     for row in result["rows"]:
@@ -107,46 +107,45 @@ def _alignment(result: dict[str, Any]) -> str:
         ratio = f"{gpu['gpu']['ratio']:.4f} (0.01){_missed(gpu['gpu']['ratio'] <= 0.01)}"
         cells[f"{shape}, one {gpu['machine']['gpu']}"] = {"the loop": ratio}
     rivals = dict.fromkeys(rival for ratios in cells.values() for rival in ratios)
-    lines = ["## Alignment\n", "mooring's time over that of the others, and in brackets the target:\n"]
+    lines = ["## Alignment\n", "mooring's time over that of others (target):\n"]
     lines += ["| size | " + " | ".join(rivals) + " |", "|---" * (len(rivals) + 1) + "|"]
     lines += [
         f"| {size} | " + " | ".join(ratios.get(rival, "–") for rival in rivals) + " |" for size, ratios in cells.items()
     ]
-    return "\n".join([*lines, "", "Other ratios:\n", *alone, *([_describe_batch(gpu["gpu"])] if gpu else ())]) + "\n"
+    alone += [_describe_batch(gpu["gpu"])] if gpu else []
+    alone += [item for entry in batched.values() for item in _describe_batching(entry)]
+    return "\n".join([*lines, "", "Other ratios:\n", *alone]) + "\n"
 
 
 def _describe_batch(found: dict[str, Any]) -> str:
     cheaper = found["batch_seconds_each"] / found["alone_seconds"]
+    size = "({participants}, {components}, {anchor_rows})".format(**found["size"])
     return (
-        f"- {found['batch_problems']} of these in a batch on the GPU, time of each over that of one alone: "
-        f"{cheaper:.2f} (1){_missed(cheaper <= 1)}. The batch\n"
-        f"  took {found['batch_peak_bytes'] / 1e9:.0f} GB, and {found['batch_converged']} of the problems converged to 1e-7 "
-        f"within 500 iterations (median residual {found['batch_median_residual']:.1e})."
+        f"- {found['batch_problems']} problems of {size} in a batch on the GPU, time of each over that of one alone: "
+        f"{cheaper:.2f} (1){_missed(cheaper <= 1)};\n"
+        f"  {found['batch_converged']} of them converged to 1e-7 within 500 iterations (median residual "
+        f"{found['batch_median_residual']:.1e})"
     )
 
 
-def _batching(result: dict[str, Any]) -> str:
-    lines = [
-        "## Batches\n",
-        "Networks trained one after another, or as one ensemble; problems solved by `align`, or by one `align_batch`.\n",
-        "| " + " | ".join(batching.HEADINGS) + " |",
-        "|---" * len(batching.HEADINGS) + "|",
-        *("| " + " | ".join(cells) + " |" for entry in result.values() for cells in batching.lines(entry)),
-        "",
+def _describe_batching(entry: dict[str, Any]) -> list[str]:
+    """What batches are worth on a device, as items of the list of ratios."""
+    networks, solved = entry["training"], entry["alignment"]
+    size = f"({solved['participants']}, {solved['components']}, {solved['anchor_rows']})"
+    timed = networks["members_timed_alone"]
+    scaled = f", scaled from {timed}" if timed < networks["members"] else ""
+    return [
+        f"- {solved['problems']} problems of {size} in `align_batch`, over one after another: {solved['ratio']:.3f} "
+        f"({solved['device']})",
+        f"- {networks['members']} networks as one ensemble, over one after another{scaled}: {networks['ratio']:.3f} "
+        f"({networks['device']})",
     ]
-    for entry in result.values():
-        device, alone, members = (entry["training"][key] for key in ("device", "members_timed_alone", "members"))
-        if entry["quick"]:
-            lines.append(f"On {device}: a quick run, of small sizes.\n")
-        if alone < members:
-            lines.append(f"One at a time, {alone} of the {members} networks were trained, and their time was scaled.\n")
-    return "\n".join(lines)
 
 
 def _quality(result: dict[str, Any]) -> str:
     lines = [
         "## Which optimum each solver finds\n",
-        "(10, 100, 400), twenty seeds, against the power method. 'Same' is within one part in a hundred million.\n",
+        "(10, 100, 400), twenty seeds, against the power method. 'Same': to one part in a hundred million.\n",
         "| v | v / v_PT | better | same | worse | mean gain | power method converged | certified |",
         "|---|---|---|---|---|---|---|---|",
     ]
@@ -163,10 +162,10 @@ def _quality(result: dict[str, Any]) -> str:
 
 _HEAD = """# Benchmarks
 
-Each row compares two ways in one run on one machine, as the mean over seeds: compare ratios, not seconds. The files in
-`benchmarks/results` state machines and dates. (p, d, r) are participants, components and anchor rows; v is the [anchor
-noise](glossary.md). The loop is the paper's power method in Python, stopped by its own rule or after 500 iterations;
-mooring's default [solver](alignment.md) runs until objective *and* residual are at least as good.
+Each row compares two ways in one run on one machine: compare ratios, not seconds. The files in `benchmarks/results`
+state machines and dates. (p, d, r) are participants, components and anchor rows, v is the [anchor noise](glossary.md),
+and the loop is the paper's power method in Python, stopped by its own rule or after 500 iterations. mooring's default
+[solver](alignment.md) runs until objective *and* residual are at least as good.
 """
 
 if __name__ == "__main__":

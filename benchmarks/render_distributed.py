@@ -17,7 +17,7 @@ def section(result: dict[str, Any]) -> str:
     """What was measured, as a part of docs/benchmarks.md."""
     lines = [
         "## The analyst on Dask\n",
-        "[Dask](dask.md) and the local engine do the same work. Workers have one thread; their start is not counted.\n",
+        "Workers of [Dask](dask.md) have one thread; their start is not counted.\n",
         "| rows | bundles | local engine | Dask, two workers | ratio | peak memory, local; worker |",
         "|---|---|---|---|---|---|",
     ]

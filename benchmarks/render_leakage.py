@@ -55,7 +55,8 @@ def render() -> str:
 
 def _points_section(points: dict[str, Any]) -> str:
     """What is found today at points that earlier audits recommended: means over seeds."""
-    lines, spreads = [], []
+    lines: dict[str, str] = {}  # the last point of each data set
+    spreads = []
     for name, entry in points.items():
         by_view = {
             view: [one["figures"] for one in entry["audits"] if one["public rows"] == view]
@@ -64,10 +65,11 @@ def _points_section(points: dict[str, Any]) -> str:
         strongest = by_view["with"] or by_view["without"]
         errors = [one["centred_error"]["value"] for one in strongest]
         spreads.append(max(errors) - min(errors))
-        lines.append("| " + " | ".join([name, *(_mean_figure(strongest, measure) for measure in _OF_POINTS)]) + " |")
+        cells = [name, *(_mean_figure(strongest, measure) for measure in _OF_POINTS)]
+        lines[name.partition(",")[0]] = "| " + " | ".join(cells) + " |"
     seeds = sorted({one["seed"] for entry in points.values() for one in entry["audits"]})
     return _POINTS.format(
-        lines="\n".join(lines),
+        lines="\n".join(lines.values()),
         seeds=f"{seeds[0]} to {seeds[-1]}",
         spread=max(spreads),
     )
@@ -155,7 +157,7 @@ def _attack_table(leakage: dict[str, Any]) -> str:
             lines.append("| " + " | ".join(cells) + " |")
             if jointly := _of(own, "joint-moments", "error"):
                 apart.append(abs(np.mean(jointly) - np.mean(_of(own, "moments", "error"))))
-    joint = f"The mean error of `joint-moments` is within {max(apart):.3f} of that of `moments`."
+    joint = f"That of `joint-moments` is within {max(apart):.3f} of that of `moments`."
     return "\n".join([*lines, "", _fill(f"{joint} {'; '.join(notes)}."), ""])
 
 
@@ -291,48 +293,48 @@ def _kind(point: dict[str, Any]) -> str:
 
 _HEAD = """# What the attacks recover
 
-**Every figure is a lower bound**, by the strongest attack that we ran. The [audit](audit.md#what-an-audit-measures)
-defines the measures.
+**Every figure is a lower bound**, by the strongest attack that we ran, of [measures of an
+audit](audit.md#what-an-audit-measures).
 
 - [Anchor noise](#anchor-noise) does not protect rows.
-- Private-data noise protects rows at a price: the table shows what `mooring plan` answers to its default
+- Private-data noise protects rows at a price: the table has the answers of `mooring plan` to its default
   [limit](audit.md#what-a-plan-does), an error of at least 0.5 on the most exposed tenth of rows (1 is guessing a row).
 - {warning} [Secure sums](privacy.md) bound membership.
 
 {plans}
 
-Square brackets: 95 % interval over rows; round ones: chance and control. Each of the other seeds ({seeds}) has its own
-split, maps and noise; s is the root mean square of projected rows. One colluder; support vector machine; MNIST through
-a public SVD, h = 30. The files in `benchmarks/results` state machines, dates and all measures.
+Square brackets: 95 % interval over rows; round ones: chance; control. Other seeds ({seeds}) have another split, maps
+and noise; s is the root mean square of projected rows. One colluder; support vector machine; MNIST through a public
+SVD, h = 30. `benchmarks/results` has machines, dates and all measures.
 
 ![Score against the strongest attack's error on the most exposed tenth](frontier.svg)
 """
 
 _POINTS = """## Smaller noise
 
-What attackers find, with the public rows where there are any (in brackets the control; *register*: a rebuilt row's
-record is first among all of its class; *holder*: which participant has a given record):
+One point of each data set (`benchmarks/results/points.json` has more); in brackets the control. *Register*: a rebuilt
+row's record is first among all of its class; *holder*: which participant has a given record.
 
 | rows, noise | error of the most exposed tenth | linked | TPR @ 1 % FPR | register | holder |
 |---|---|---|---|---|---|
 {lines}
 
-Means over seeds {seeds}; mean errors of one point differ by {spread:.2f} at most.
+Means over seeds {seeds}, whose errors differ by {spread:.2f} at most.
 """
 
 _ANCHOR = """## Anchor noise
 
 Class means and covariances (`moments`) rebuild MNIST and link every row at every scale tried, up to about five times
 the transition scale v_PT ({mnist:.3f} for MNIST here, {celeba:.3f} for CelebA). Procrustes is the paper's strongest
-attack. One colluder, labels visible, no denoiser; CelebA's attackers have the public images, too. Error: ‖X̂ − X‖/‖X‖,
-mean and range.
+attack. One colluder, labels visible, no denoiser; for CelebA also the public images. Error: ‖X̂ − X‖/‖X‖, mean and
+range.
 """
 
 _DENOISERS = """## Denoisers in the studies
 
-With the [denoiser](attacks.md#denoisers) `kernel`, more of MNIST's rows are linked than with a Gaussian a class, at most
-{most} ({n} draws of AA-I-GDP with noise on rows, learned decoder, chance 10 %). With `grid`, rows of tables are rebuilt
-more closely: at σ = {level:g} s the error is {tables}.
+The [denoiser](attacks.md#denoisers) `kernel` links more of MNIST's rows than a Gaussian a class, at most {most} ({n} draws
+with noise on rows, learned decoder, chance 10 %). `grid` rebuilds rows of tables more closely: at σ = {level:g} s the error
+is {tables}.
 """
 
 
