@@ -729,16 +729,3 @@ def test_the_commands_of_the_page_are_known() -> None:
         words = shlex.split(line)
         printed = commands.run(*words[:2], "--help").output
         assert {word for word in words if word.startswith("--")} <= set(re.findall(r"--[a-z-]+", printed))
-
-
-def test_the_tables_of_the_page_fit_its_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "flare.md").read_text(encoding="utf-8")
-    for name in (*SITES, "analyst"):
-        (tmp_path / name).mkdir()
-    monkeypatch.chdir(tmp_path)
-    exec(compile(page.split("```python\n")[1].split("```")[0], "flare.md", "exec"), {})
-    (draft,) = re.findall(r"^mooring (study init .+)$", page, flags=re.MULTILINE)
-    commands.run(*shlex.split(draft), place=tmp_path / "analyst")
-    for name in SITES:
-        words = ("--study", "../analyst/study.toml", "--fit-only")
-        commands.run("check", "patients.csv", *words, place=tmp_path / name)
