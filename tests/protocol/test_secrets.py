@@ -160,7 +160,7 @@ def test_tracebacks_of_refusals_tell_nothing(small_study, holders, gives_away):
 
 
 def test_ten_thousand_vaults_share_no_secret(monkeypatch):
-    """Threat 7: not one of 40,000 values comes twice; with 32 bits of entropy some would (n²/2³³ = 0.19), with 24 many."""
+    """Not one of 40,000 values comes twice; with 32 bits of entropy some would (n²/2³³ = 0.19), with 24 many."""
     monkeypatch.setattr("mooring.protocol.storage.vault.write_atomically", lambda *_, **__: None)
     monkeypatch.setattr("mooring.protocol.storage.vault.make_folder", lambda *_, **__: None)
     monkeypatch.setattr(Vault, "lock", lambda self: contextlib.nullcontext())

@@ -91,7 +91,7 @@ def test_the_same_circumstances_give_the_same_numbers(perturbation):
 
 @pytest.mark.parametrize("changed", ["nonce", "name", "scales", "a column's range", "anchor", "secret"])
 def test_any_other_circumstance_gives_unrelated_noise_and_another_map(perturbation, changed):
-    """Threat 2: noise that two scales or two anchors have in common can be subtracted."""
+    """Noise that two scales or two anchors have in common can be subtracted."""
     other = other_circumstances(perturbation)[changed]
     assert is_unrelated(data_noise(perturbation), data_noise(other))
     assert is_unrelated(anchor_noise(perturbation), anchor_noise(other))
@@ -242,7 +242,7 @@ def test_long_orders_are_orders_and_leave_few_in_place():
 
 
 def test_a_rows_place_is_uniform_over_studies(perturbation):
-    """Threat 9: where a row stands in the bundle says nothing; 3,000 studies, the first and last of 10 rows.
+    """Where a row stands in the bundle says nothing; 3,000 studies, the first and last of 10 rows.
 
     χ² with p > 1e-4; a place that comes a fifth too often is found (power 0.97).
     """

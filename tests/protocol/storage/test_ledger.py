@@ -337,7 +337,7 @@ def test_one_study_gets_one_upload_a_vault_and_each_vault_its_own(small_study):
 
 
 def test_noise_of_another_version_of_the_study_is_other_noise(small_study, monkeypatch):
-    """Less noise for the same rows, from a restored backup: the two bundles must not share their noise (threat 2).
+    """Less noise for the same rows, from a restored backup: the two bundles must not share their noise.
 
     The noise itself is compared, over 80 numbers of rows and 40 of the anchor: unrelated ones stay below 0.85 (five
     standard errors of 40), the same ones at another scale reach 1.
