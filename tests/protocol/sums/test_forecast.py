@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from mooring.errors import InputError
+from mooring.mechanisms.sums.features.columns import TableFeatures
+from mooring.mechanisms.sums.model_forecast import ModelCase, _sum_rows
 from mooring.mechanisms.sums.settings import SumSettings
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.sums.forecast import forecast_sums
 from mooring.protocol.sums.participant.inspection import conclude
 from mooring.tables.encoder import EncodedRows
-from mooring.tables.schema import Column, Label
+from mooring.tables.schema import Column, Label, Schema
 from tests.protocol.sums.support import make_sum_study
 
 LEVELS = (2, 2, 2, 3, 3, 4, 4, 4, 5, 5, 5, 6, 8, 9, 12, 20)
@@ -125,6 +127,22 @@ def test_rows_that_tell_nothing_of_their_label_are_said_to_give_nothing_and_rows
         assert (float(line[2]) > 0.9) == (useful is None)
         assert (float(line[3]) > 0.9) == (useful is None)  # whoever has such rows needs nobody else
         assert (line[1] == "no better than guessing") == (useful is False)
+
+
+def test_the_noise_of_a_forecast_is_that_of_the_sums() -> None:
+    """Off the diagonal, an entry of S has half the variance: a vector of S has each of them once, times √2."""
+    schema = Schema(HOSPITAL, THREE)
+    features, rng = TableFeatures(schema), np.random.default_rng(0)
+    rows, labels = np.zeros((3, schema.n_features)), np.arange(3)
+    without, noisy = (
+        _sum_rows(ModelCase(features, schema, frozenset(), noise, shrink=True), rows, labels, 2.0, rng)
+        for noise in ((0.0, 0.0), (5.0, 0.1))
+    )
+    S, T = noisy.products - without.products, noisy.outcomes - without.outcomes
+    assert np.array_equal(S, S.T)
+    n = features.n_features
+    for part, scale in ((np.diag(S), 5.0), (S[np.triu_indices(n, 1)], 5 / np.sqrt(2)), (T.ravel(), 0.1)):
+        assert part.std() == pytest.approx(scale, rel=5 / np.sqrt(2 * part.size))
 
 
 @pytest.mark.parametrize(("n_rows", "n_trained"), [(100, 50), (5000, 3000), (25_000, 20_000)])
