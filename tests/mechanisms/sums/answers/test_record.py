@@ -1,0 +1,103 @@
+"""The figures of every answer on record (see tests/record.py): of a total without noise, with little and with much."""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mooring.errors import InputError
+from mooring.mechanisms.sums.answers.association import associate
+from mooring.mechanisms.sums.answers.description import describe
+from mooring.mechanisms.sums.answers.forecast import forecast_answers, forecast_total
+from mooring.mechanisms.sums.answers.mixture import Mixture, _find_margin
+from mooring.mechanisms.sums.answers.odds_ratios import estimate_odds_ratios
+from mooring.mechanisms.sums.answers.regression import regress
+from mooring.mechanisms.sums.answers.survival import estimate_survival
+from mooring.mechanisms.sums.answers.synthesis import synthesize
+from mooring.mechanisms.sums.general.total import PairwiseTotal
+from mooring.testing.answers import draw_total, population
+from tests.mechanisms.sums.answers.test_refusals import draw_missing
+from tests.record import check_record
+
+RECORD = Path(__file__).parent / "record.json"
+TOTALS: dict[str, Callable[[], PairwiseTotal]] = {
+    "exact": cache(lambda: population().draw(np.random.default_rng(0))),
+    "little noise": cache(lambda: draw_total(1, 2.0, 6_000)),
+    "much noise": cache(lambda: draw_total(2, 0.3, 3_000)),
+    "missing": cache(lambda: draw_missing(800)[0]),
+}
+
+
+MIXTURES = ("odds_ratios", "synthesis")  # modules that fit one: 250 steps of a fit amplify rounding
+
+
+def invent_mixture(total: PairwiseTotal) -> Mixture:
+    """Three components about the margins, in place of those that are fitted."""
+    rng, columns = np.random.default_rng(3), total.workload.columns
+    margins = [_find_margin(total, levels) for levels in columns]
+    tables = [margin * np.exp(0.3 * rng.standard_normal((3, len(margin)))) for margin in margins]
+    tables = [table / table.sum(axis=1, keepdims=True) for table in tables]
+    spreads = tuple(0.6 * (not levels.is_exact) for levels in columns)
+    return Mixture(total.workload, np.array([0.5, 0.3, 0.2]), tuple(tables), spreads)
+
+
+def synthetic_figures(total: PairwiseTotal) -> list[list[float]]:
+    rows = synthesize(total, 400, seed=1, impossible=[{"sex": "m", "ward": "c"}]).to_frame()
+    numbers, words = rows.select_dtypes("number"), rows.select_dtypes(exclude="number")
+    shares = [float((words[name] == value).mean()) for name in words for value in sorted(set(words[name]))]
+    return [list(numbers.mean()), list(numbers.std()), list(numbers.corr().to_numpy()[0]), shares]
+
+
+QUESTIONS: dict[str, Callable[[PairwiseTotal], Any]] = {
+    "described": describe,
+    "described by ward": lambda total: describe(total, by="ward"),
+    "regressed": lambda total: regress(total, "bmi ~ age + log(crp) + sex + ward"),
+    "regressed shares": lambda total: regress(total, "ill ~ bmi + children + ward"),
+    "associated": associate,
+    "survival": lambda total: estimate_survival(total, by="sex"),
+    "life table": lambda total: estimate_survival(total, estimator="life-table"),
+    "odds": lambda total: estimate_odds_ratios(total, "ill ~ age + sex"),
+    "forecast": forecast_total,
+    "synthetic": synthetic_figures,
+}
+OF_MISSING = {
+    "described": describe,
+    "associated": associate,
+    "regressed": lambda total: regress(total, "score ~ weight + stage"),
+}
+
+
+def figures_in(plain: Any) -> Iterator[Any]:
+    """The numbers in an answer, without its words."""
+    if isinstance(plain, dict):
+        plain = list(plain.values())
+    if isinstance(plain, list | tuple):
+        for value in plain:
+            yield from figures_in(value)
+    elif not isinstance(plain, str):
+        yield plain
+
+
+@pytest.mark.parametrize(
+    ("drawn", "asked"),
+    [(drawn, asked) for drawn in TOTALS for asked in (OF_MISSING if drawn == "missing" else QUESTIONS)],
+)
+def test_what_a_total_answers_is_as_on_record(drawn: str, asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in MIXTURES:
+        monkeypatch.setattr(f"mooring.mechanisms.sums.answers.{module}.fit_mixture", invent_mixture)
+    ask = (OF_MISSING if drawn == "missing" else QUESTIONS)[asked]
+    try:
+        answer = ask(TOTALS[drawn]())
+    except InputError as refused:
+        answer = [refused.what]
+    plain = answer if isinstance(answer, list) else answer.as_dict()
+    check_record(RECORD, f"{asked}, {drawn}", [*figures_in(plain)] or plain, rel=1e-4)
+
+
+@pytest.mark.parametrize(("variance", "n_rows"), [(0.0, 200), (30.0, 5_000), (3_000.0, 20_000)])
+def test_what_is_forecast_of_answers_is_as_on_record(variance: float, n_rows: int) -> None:
+    forecast = forecast_answers(population().workload, variance, n_rows)
+    check_record(RECORD, f"forecast, {variance:g}, {n_rows}", [*figures_in(forecast.as_dict())], rel=1e-4)
