@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,9 @@ from mooring.attacks.shadow_models import Mask
 from mooring.learners import train_learner
 from mooring.metrics import Membership
 from mooring.typing import Labels, Matrix
+from tests.record import check_record
 
+RECORD = Path(__file__).parent / "record.json"
 LABELS = ["number", "2 classes", "3 classes"]
 
 
@@ -69,6 +73,21 @@ def test_members_of_a_small_model_are_read_off(learner: str, least_area: float) 
     fitted = train_learner(learner, rows[members], outcomes[members], kind="classes", seed=0)
     scores = ModelRegister(learner, rows, outcomes).score(fitted, 60)
     assert Membership(scores[members], scores[~members]).auc >= least_area
+
+
+@pytest.mark.parametrize("learner", ["linear", "random-fourier", "gradient-boosting"])
+def test_scores_are_as_on_record(learner: str) -> None:
+    """The record holds a member's score, another row's and sums over all rows, and the noise that the attack assumes."""
+    by_labels = {}
+    for labels in LABELS:
+        rows, outcomes, members = draw(labels)
+        kind = "number" if labels == "number" else "classes"
+        fitted = train_learner(learner, rows[members], outcomes[members], kind=kind, seed=0)  # type: ignore[arg-type]
+        register = ModelRegister(learner, rows + 0.01 * np.sin(np.arange(rows.size)).reshape(rows.shape), outcomes)
+        scores = np.arcsinh(register.score(fitted, 60))
+        figures = [scores[members][0], scores[~members][0], scores.sum(), np.abs(scores).sum()]
+        by_labels[labels] = [*figures, register._noise_scale]
+    check_record(RECORD, f"register, {learner}", by_labels, rel=5e-3)
 
 
 def test_candidates_unlike_the_rows_are_scored_with_noise() -> None:

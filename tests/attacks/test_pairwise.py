@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +22,9 @@ from mooring.metrics import Membership
 from mooring.tables import Partition
 from mooring.tables.schema import Column, Label, Schema
 from mooring.typing import Matrix
+from tests.record import check_record
 
+RECORD = Path(__file__).parent / "record.json"
 SCHEMA = Schema(
     (
         Column("age", "integer", 18, 90),
@@ -142,6 +145,24 @@ def test_a_generator_that_repeats_its_rows_is_caught(monkeypatch: pytest.MonkeyP
     members = candidates.features[:n, : simulation.layout.workload.n_levels]
     monkeypatch.setattr(Mixture, "weigh_places", lambda mixture, places: members)
     assert area("synthetic-rows", None) > 0.99
+
+
+@pytest.mark.parametrize("epsilon", [None, 8.0, 1.0])
+def test_scores_are_as_on_record(epsilon: float | None) -> None:
+    """The record holds a member's score, another row's and sums over all rows, for every attack that applies."""
+    by_name = {}
+    for name in (attack.name for attack in attacks_on(PairwiseView)):
+        if name == "synthetic-rows":  # a fit of many steps, which amplify rounding
+            continue
+        try:
+            found = attack(name, epsilon)
+        except DoesNotApply:
+            continue
+        n, scores = simulated(epsilon)[2], np.arcsinh(found.scores)
+        rows = [] if found.rows is None else [found.rows.features.shape, np.abs(found.rows.features).sum()]
+        by_name[name] = [scores[0], scores[n], scores.sum(), np.abs(scores).sum(), *rows]
+    assert by_name
+    check_record(RECORD, f"general total, {epsilon}", by_name)
 
 
 @pytest.mark.parametrize("name", EXACT)
