@@ -83,7 +83,9 @@ def _write_widths(rows: Sequence[dict[str, Any]]) -> str:
     most_draws = max(row["draws"] for row in rows)
     fewer = {row["answer"]: row["draws"] for row in rows if row["draws"] < most_draws}
     exceptions = "".join(f" ({answer}: {draws:,})" for answer, draws in fewer.items())
-    errors = f"{100 * Z * math.sqrt(0.95 * 0.05 / most_draws):.1f}"
+    errors = _find_points(most_draws) + "".join(
+        f" ({answer}: {_find_points(draws)})" for answer, draws in fewer.items()
+    )
     lines = [
         "Half the width of 95 % intervals, median over draws of rows and noise, for an invented population with seven",
         "columns and survival in eight intervals, at δ = 10⁻⁵ (`python -m benchmarks.answers`). *Covered*: the share of",
@@ -101,6 +103,11 @@ def _write_widths(rows: Sequence[dict[str, Any]]) -> str:
         cells = [*(_write_width(row, name, write) for row in settings), _write_coverage(settings)]
         lines.append(f"| {words} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _find_points(n_draws: int) -> str:
+    """Return by how many points a share of 95 % is off with probability 5 %."""
+    return f"{100 * Z * math.sqrt(0.95 * 0.05 / n_draws):.1f}"
 
 
 def _write_width(row: dict[str, Any], name: str, write: Callable[[float], str]) -> str:
