@@ -52,15 +52,13 @@ def costs(result: dict[str, Any]) -> str:
         "handing out tasks": found["tasks_seconds"],
         "reading and writing the shared storage": found["storage_seconds"],
     }
-    slowest = max(times, key=lambda name: times[name])
     lines = [
-        "Estimated from what one worker did (`benchmarks/results/distributed.json`), for p = 10⁵ participants with 10⁹ rows",
-        f"in all, h = 100, r = 400, W = {WORKERS} such workers, and shared storage of {STORAGE / 1e9:.0f} GB/s:\n",
-        f"- **Memory**: of a worker 8 p r h / W bytes and one block ({found['worker_memory'] / 1e9:.1f} GB); of the client "
-        f"16 p h² ({found['client_memory_reduced'] / 1e9:.0f} GB) with `--reduce-over-workers`,",
-        f"  otherwise over {found['client_memory_anchors_here'] / 1e9:.0f} GB.",
-        f"- **Time**: {', '.join(f'{name} {_time(seconds)}' for name, seconds in times.items())}.",
-        f"  The bottleneck is {slowest}.\n",
+        "Estimated from one worker (`benchmarks/results/distributed.json`), for 10⁵ participants with 10⁹ rows in all,",
+        f"h = 100, r = 400, {WORKERS} workers, and shared storage of {STORAGE / 1e9:.0f} GB/s:\n",
+        f"- **Memory**: {found['worker_memory'] / 1e9:.1f} GB and one block a worker; of the client "
+        f"{found['client_memory_reduced'] / 1e9:.0f} GB with `--reduce-over-workers`, otherwise",
+        f"  over {found['client_memory_anchors_here'] / 1e9:.0f} GB.",
+        f"- **Time**: {', '.join(f'{name} {_time(seconds)}' for name, seconds in times.items())}.\n",
     ]
     return "\n".join(lines)
 

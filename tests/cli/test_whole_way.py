@@ -144,8 +144,6 @@ PREDICT = ("north", "south")  # elsewhere than in the study of classes, where ev
 
 
 def only_north_checks(step: Step) -> bool:
-    if step.line.startswith(("mooring study header", "mooring study merge")):  # once is enough
-        return True
     if step.line.startswith("mooring predict"):
         return step.role not in PREDICT
     return step.line.startswith(("mooring check", "mooring study show", "mooring report")) and step.role != "north"
