@@ -556,3 +556,13 @@ def test_rows_that_left_without_a_guarantee_are_kept_out_of_sums_with_one_row_by
             ledger.record_intent("2" * 64, "later", seen(range(known, known + 1)), spending=noisy)
     fresh = replace(seen(range(200, 300)), column_tags=seen(range(100)).column_tags)
     assert ledger.record_intent("2" * 64, "later", fresh, spending=noisy).n_rows == 100
+
+
+@pytest.mark.parametrize("spending", [None, Spending(1.0, "key 1", 4.0)])
+def test_rows_of_an_intent_alone_may_be_shared_in_another_study(folder, spending):
+    ledger, rows = Ledger(folder), seen(range(100))
+    ledger.record_intent("0" * 64, "earlier", rows)
+    assert ledger.record_intent("1" * 64, "later", rows, spending=spending).n_rows == 100
+    ledger.record_bundle("0" * 64, "f" * 64)
+    with pytest.raises(RefusedError):
+        ledger.record_intent("2" * 64, "third", rows, spending=spending and replace(spending, combining_key="key 2"))
