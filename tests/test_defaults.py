@@ -1,10 +1,11 @@
-"""Defaults of parameters and fields: what has one name has one default, and the documentation states it."""
+"""Defaults of parameters and fields: what has one name has one default, and the documentation states it; what prints."""
 
 import ast
 import inspect
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -60,6 +61,18 @@ def test_a_parameter_of_one_name_has_one_default() -> None:
     several = {name: found for name, found in defaults().items() if len(found) > 1 and name not in OF_ITS_OWN}
     assert len(several) > 50
     assert {name: found for name, found in several.items() if len(set(found.values())) > 1} == {}
+
+
+@pytest.mark.definitions
+def test_an_object_does_not_print_its_private_fields() -> None:
+    shown = [
+        (name, field.name)
+        for _, name, value in definitions()
+        if isinstance(value, type) and is_dataclass(value) and value.__dataclass_params__.repr  # type: ignore[attr-defined]
+        for field in fields(value)
+        if field.name.startswith("_") and field.repr
+    ]
+    assert shown == []
 
 
 @pytest.mark.definitions

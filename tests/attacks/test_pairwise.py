@@ -147,6 +147,12 @@ def test_a_generator_that_repeats_its_rows_is_caught(monkeypatch: pytest.MonkeyP
     assert area("synthetic-rows", None) > 0.99
 
 
+def test_a_simulation_prints_no_rows() -> None:
+    sums = simulate_sums([np.ones((4, 2))] * 2, [np.arange(4) % 2] * 2, privacy=None, rng=np.random.default_rng(0))
+    for simulation in (simulated(8.0)[0], sums):
+        assert "array(" not in repr(simulation)
+
+
 @pytest.mark.parametrize("epsilon", [None, 8.0, 1.0])
 def test_scores_are_as_on_record(epsilon: float | None) -> None:
     """The record holds a member's score, another row's and sums over all rows, for every attack that applies."""

@@ -230,6 +230,18 @@ def test_a_column_of_many_words_is_described_up_to_the_most_categories(n_words: 
     assert header.undescribed == (() if n_words == MAX_CATEGORIES else ("word",))
 
 
+@pytest.mark.parametrize(("n_persons", "is_described"), [(2 * FEWEST_ROWS - 1, False), (2 * FEWEST_ROWS, True)])
+def test_a_table_of_fewer_than_twice_the_fewest_persons_is_not_described(
+    n_persons: int, is_described: bool, tmp_path: Path
+) -> None:
+    write_register(tmp_path / "t.csv", n_persons, 3)
+    if is_described:
+        assert infer_header(tmp_path / "t.csv", site="a", person="patient")[0].site == "a"
+    else:
+        with raising(InputError, "data file", problem=f"{n_persons}."):
+            infer_header(tmp_path / "t.csv", site="a", person="patient")
+
+
 def test_a_type_in_parquet_tells_more_than_a_name(tmp_path: Path) -> None:
     kinds = {"day": pa.date32(), "time": pa.timestamp("s"), "word": pa.string(), "number": pa.int64()}
     names = ("x", "date_of_birth", "admission_date", "notes", "patient_id")

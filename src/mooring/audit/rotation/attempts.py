@@ -146,7 +146,7 @@ class AttackRuns:
     seed: int
     is_hopeless: Callable[[Matrix], bool] | None = None
     """Returns whether rows of all targets are no closer to the true ones than a guess; None if this is not known."""
-    _denoised: dict[tuple[int, str], list[tuple[Reconstruction, Attempt]]] = field(default_factory=dict)
+    _denoised: dict[tuple[int, str], list[tuple[Reconstruction, Attempt]]] = field(default_factory=dict, repr=False)
 
     def run(self, attack: str | Attack) -> list[Rebuilt]:
         """Return the results of an attack without a denoiser, and then with each denoiser."""

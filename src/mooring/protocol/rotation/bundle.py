@@ -29,7 +29,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -86,9 +86,9 @@ class RowBundle:
     has_full_rank: bool
     """Whether the anchor representation spans all directions; one that does not would stop everybody's alignment."""
     path: Path
-    _offsets: Mapping[str, int]
-    _n_components: int
-    _label_kind: str
+    _offsets: Mapping[str, int] = field(repr=False)
+    _n_components: int = field(repr=False)
+    _label_kind: str = field(repr=False)
 
     @property
     def is_away(self) -> bool:
