@@ -113,7 +113,7 @@ def _alignment(result: dict[str, Any]) -> str:
         f"| {size} | " + " | ".join(ratios.get(rival, "–") for rival in rivals) + " |" for size, ratios in cells.items()
     ]
     alone += [_describe_batch(gpu["gpu"])] if gpu else []
-    alone += [item for entry in batched.values() for item in _describe_batching(entry)]
+    alone += [_describe_batching(entry) for entry in batched.values()]
     return "\n".join([*lines, "", "Other ratios:\n", *alone]) + "\n"
 
 
@@ -128,18 +128,14 @@ def _describe_batch(found: dict[str, Any]) -> str:
     )
 
 
-def _describe_batching(entry: dict[str, Any]) -> list[str]:
-    """What batches are worth on a device, as items of the list of ratios."""
-    networks, solved = entry["training"], entry["alignment"]
+def _describe_batching(entry: dict[str, Any]) -> str:
+    """What batches are worth on a device, as an item of the list of ratios."""
+    solved = entry["alignment"]
     size = f"({solved['participants']}, {solved['components']}, {solved['anchor_rows']})"
-    timed = networks["members_timed_alone"]
-    scaled = f", scaled from {timed}" if timed < networks["members"] else ""
-    return [
+    return (
         f"- {solved['problems']} problems of {size} in `align_batch`, over one after another: {solved['ratio']:.3f} "
-        f"({solved['device']})",
-        f"- {networks['members']} networks as one ensemble, over one after another{scaled}: {networks['ratio']:.3f} "
-        f"({networks['device']})",
-    ]
+        f"({solved['device']})"
+    )
 
 
 def _quality(result: dict[str, Any]) -> str:
