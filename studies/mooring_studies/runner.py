@@ -82,9 +82,7 @@ def _run_images(
     for deployment in range(spec.deployments):
         streams = Streams.for_experiment(_DEPLOYMENTS_APART * spec.seed + deployment)
         alignments: Any = {} if by_participants else None  # anchors do not depend on rows
-        found_before: dict[
-            int, dict[tuple[str, int], Any]
-        ] = {}  # nor do moments and refine on how many others there are
+        found_before: dict[int, dict[int, Any]] = {}  # nor does the moments attack on how many others there are
         for allocation in _allocations(spec, digits=digits):
             began = time.perf_counter()
             prepared: PreparedDeployment = study.prepare(streams, **allocation)

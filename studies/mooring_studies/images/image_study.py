@@ -48,7 +48,7 @@ class ImageStudy:
         reference_control: bool,
         alignments: dict[Any, AlignedDraws] | None = None,
         unaudited: frozenset[str] = frozenset(),
-        found_before: dict[tuple[str, int], Reconstruction | None] | None = None,
+        found_before: dict[int, Reconstruction | None] | None = None,
     ) -> None:
         self.spec, self.prepared, self._kept = spec, prepared, writer
         self.deployment = prepared.deployment
@@ -59,7 +59,6 @@ class ImageStudy:
             prepared.deployment,
             prepared.evaluator,
             unaudited=unaudited,
-            by_rows=("moments", "refine") if spec.attacks.refine else ("moments",),
             found_before={} if found_before is None else found_before,
         )
 

@@ -5,6 +5,8 @@ Legend: Ô the attacker's estimate of O_i, b_i the mean of the uploaded anchor; 
 The attacker estimates the target's map from all its uploaded rows whose labels the analyst sees, compares them with all
 rows that the colluder has and with the public ones, and undoes the map on the queries. Of the attacks that look at
 everybody's uploads, which pay with many small participants, none is run here: for networks of images they take too long.
+Nor is `refine`, which takes as long as all others together: of 194 draws of MNIST, of many participants and of uneven sizes,
+it rebuilt rows better than the best of the others in 17, with an error lower by .005 at most.
 """
 
 from __future__ import annotations
@@ -89,11 +91,9 @@ class Attacker:
     unaudited: frozenset[str] = frozenset()
     """Attacks whose reconstructions no auditor is shown, where an auditor is slow and the paper shows none
     either."""
-    by_rows: tuple[str, ...] = ("moments",)
-    """Attacks by the distribution of the target's rows: `moments`, and `refine` where the study has it."""
-    found_before: dict[tuple[str, int], Reconstruction | None] = field(default_factory=dict, repr=False)
-    """What `moments` and `refine` found, by attack and draw, on the same target, colluder and anchor noise with fewer
-    participants: they look at nobody else's upload, so that they would find the same again."""
+    found_before: dict[int, Reconstruction | None] = field(default_factory=dict, repr=False)
+    """What the moments attack found on the same target, colluder and anchor noise with fewer participants: it looks
+    at nobody else's upload, so that it would find the same again."""
 
     @property
     def labelled_places(self) -> npt.NDArray[np.int64]:
@@ -166,24 +166,18 @@ class Attacker:
         chosen = [int(k) for k in np.flatnonzero(levels.strong)]
         of_labelled = self._view(method, self.labelled_places)
         views = [seen(of_labelled, uploaded_rows(k), k) for k in chosen]
-        share_rows = queries.ndim == 2  # all draws share the target's rows, and its moments
-        if share_rows:
-            views_of = {
-                draws[k]: view
-                for k, view in zip(chosen, views, strict=True)
-                if ("moments", draws[k]) not in self.found_before
-            }
-            if views_of:
-                attempts = run_attack_batch("moments", list(views_of.values()), rng=rng)
-                for draw, attempt in zip(views_of, attempts, strict=True):
-                    self.found_before["moments", draw] = attempt.reconstruction
-        for k, view in zip(chosen, views, strict=True):
+        if queries.ndim == 2:  # all draws share the target's rows, and its moments
+            new = [(draws[k], view) for k, view in zip(chosen, views, strict=True) if draws[k] not in self.found_before]
+            if new:
+                attempts = run_attack_batch("moments", [view for _, view in new], rng=rng)
+                for (draw, _), attempt in zip(new, attempts, strict=True):
+                    self.found_before[draw] = attempt.reconstruction
+            by_moments = [self.found_before[draws[k]] for k in chosen]
+        else:
+            by_moments = [self._run("moments", view, rng) for view in views]
+        for k, view, by_moment in zip(chosen, views, by_moments, strict=True):
             self._on_queries(findings, "procrustes", self._run("procrustes", view, rng), on_queries[k], draw=k)
-            for attack in self.by_rows:
-                reconstruction = (
-                    self._run_once(attack, view, rng, draw=draws[k]) if share_rows else self._run(attack, view, rng)
-                )
-                self._on_queries(findings, attack, reconstruction, on_queries[k], draw=k)
+            self._on_queries(findings, "moments", by_moment, on_queries[k], draw=k)
         return findings
 
     def without_anchor(self) -> Findings:
@@ -193,10 +187,10 @@ class Attacker:
             self._view("i-gdp", places).with_target_upload(Upload(Y[places], None))
             for places in (self.labelled_places, self.deployment.query_places)
         )
-        rng = self.deployment.streams.named("attack")
-        for attack in self.by_rows:
-            reconstruction = self._run_once(attack, view, rng, draw=_WITHOUT_ANCHOR)
-            self._on_queries(findings, attack, reconstruction, seen, draw=0)
+        if _WITHOUT_ANCHOR not in self.found_before:
+            rng = self.deployment.streams.named("attack")
+            self.found_before[_WITHOUT_ANCHOR] = self._run("moments", view, rng)
+        self._on_queries(findings, "moments", self.found_before[_WITHOUT_ANCHOR], seen, draw=0)
         return findings
 
     def _on_queries(
@@ -211,14 +205,6 @@ class Attacker:
         if f"error:{attack}" not in findings.columns[draw]:
             findings.add(attack, on_queries.rows[None], np.array([draw]))
         findings.add_denoised(attack, on_queries, seen, draw=draw)
-
-    def _run_once(
-        self, attack: str, view: CollusionView, rng: np.random.Generator, *, draw: int
-    ) -> Reconstruction | None:
-        """Run an attack that looks at nobody else's upload, unless it ran on the same draw before."""
-        if (attack, draw) not in self.found_before:
-            self.found_before[attack, draw] = self._run(attack, view, rng)
-        return self.found_before[attack, draw]
 
     @staticmethod
     def _run(attack: str, view: CollusionView, rng: np.random.Generator) -> Reconstruction | None:

@@ -130,9 +130,6 @@ class AttackSettings(Record):
     """One draw in `every` gets the costly attacks beside the paper's, spread over the noise levels."""
 
     every: AtLeastOne = 8
-    refine: bool = False
-    """Whether `refine` is one of them. With thousands of rows a participant it takes as long as all other attacks
-    together and rebuilds rows no better than `moments`, from which it starts."""
 
 
 @dataclass(frozen=True)
