@@ -72,6 +72,14 @@ def test_what_breaks_off_is_sent_again_whole_and_identical(script: list[Any], tm
     assert len(store.seen) == len(script) + 1
 
 
+def test_three_redirects_are_followed_and_no_more(bundle: Path, store: Store) -> None:
+    store.script = ["moved"] * 3
+    assert send_file(bundle, store.address, waits=QUICK).tries == 1
+    store.script = ["moved"] * 4
+    with raising(StorageError, "the upload", reason="redirects"):
+        send_file(bundle, store.address, waits=QUICK)
+
+
 def test_it_waits_longer_each_time_and_as_long_as_it_is_asked_to(
     bundle: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
