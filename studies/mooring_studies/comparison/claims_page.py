@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mooring_studies.comparison.claims import Verdict, judge_claims
+from mooring_studies.comparison.claims import HOLDS, Verdict, judge_claims
 from mooring_studies.comparison.numbers import (
     LARGE_FACTOR,
     LARGE_POINTS,
@@ -44,12 +44,19 @@ def render_comparison(comparisons: Sequence[Comparison], studies: Mapping[str, R
     ]
     values = {
         **describe_comparison(comparisons),
-        "claims": [_describe_claim(verdicts) for verdicts in claims],
+        "n_claims": len(claims),
+        "holding": [verdicts[0].claim.says for verdicts in claims if _holds(verdicts)],
+        "claims": [_describe_claim(verdicts) for verdicts in claims if not _holds(verdicts)],
         "outside": outside,
         "uneven": describe_uneven(studies),
         "write_line": write_line,
     }
     return render_markdown("comparison.md.jinja", values)
+
+
+def _holds(verdicts: Sequence[Verdict]) -> bool:
+    """Whether a claim holds in all studies that it is about, with every mean near the paper's number."""
+    return all(verdict.verdict == HOLDS for verdict in verdicts)
 
 
 def _describe_claim(verdicts: Sequence[Verdict]) -> dict[str, Any]:

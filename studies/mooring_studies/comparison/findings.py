@@ -236,7 +236,6 @@ def _on_table(name: str, rows: Results) -> Figures:
     return {
         "study": name,
         "rows_each": int(max(each)) if each else None,
-        "sums": describe_sums(rows),
         "shares": shares,
         "by_all_denoisers": any(attack.endswith("+kernel") for attack in rows.attacks("match")),
         "i_gdp": {
