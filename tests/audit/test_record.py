@@ -287,7 +287,7 @@ def test_an_attack_that_does_not_apply_to_one_target_is_measured_by_a_guess_or_n
 
 
 def test_the_attack_that_links_most_is_looked_at_whatever_its_error() -> None:
-    cases = {"far": (0.8, 0.1), "near": (0.3, 0.2), "nearer": (0.2, 0.3), "linking": (0.9, 0.9)}
+    cases = {"far": (0.8, 0.1), "near": (0.3, 0.2), "nearer": (0.2, 0.3), "further": (0.85, 0.1), "linking": (0.9, 0.9)}
     outcomes = [
         AttackOutcome(name, {"centred_error": figure(error), "linkage": linked(share)})
         for name, (error, share) in cases.items()

@@ -178,6 +178,19 @@ def test_an_audit_measures_the_release_of_the_chosen_point() -> None:
     assert again.release == chosen.release
 
 
+@pytest.mark.parametrize(("n_values", "n_asked"), [(8, 8), (9, 5)])
+def test_a_number_of_more_than_eight_values_is_sought_by_fifths(n_values: int, n_asked: int) -> None:
+    asked: list[float] = []
+
+    def log_likelihood(changed: Matrix) -> Matrix:
+        asked.append(float(changed[0, 0]))
+        return np.zeros(360)
+
+    rows = np.arange(360.0)[:, None] % n_values + 1.0
+    invert_columns(log_likelihood, rows, np.zeros(360, dtype=np.intp), [np.array([0])])
+    assert len(asked) == len(set(asked)) == n_asked
+
+
 def test_a_number_that_may_be_missing_is_sought_by_fifths() -> None:
     rng = np.random.default_rng(10)
     gone = rng.random(400) < 0.25

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mooring.errors import InputError
-from mooring.mechanisms.sums.features.columns import TableFeatures
+from mooring.mechanisms.sums.features.columns import RowFeatures, TableFeatures
 from mooring.mechanisms.sums.model_forecast import ModelCase, _sum_rows
 from mooring.mechanisms.sums.settings import SumSettings
 from mooring.protocol.messages.study import Study
@@ -127,6 +127,13 @@ def test_rows_that_tell_nothing_of_their_label_are_said_to_give_nothing_and_rows
         assert (float(line[2]) > 0.9) == (useful is None)
         assert (float(line[3]) > 0.9) == (useful is None)  # whoever has such rows needs nobody else
         assert (line[1] == "no better than guessing") == (useful is False)
+
+
+@pytest.mark.parametrize(("n_features", "fine"), [(1500, True), (1501, False)])
+def test_a_model_of_up_to_1500_features_is_forecast(n_features: int, fine: bool) -> None:
+    case = ModelCase(RowFeatures(n_features - 1), Schema(HOSPITAL, THREE), frozenset(), (0.0, 0.0), shrink=True)
+    assert case.features.n_features == n_features
+    assert case.can_be_forecast == fine
 
 
 def test_the_noise_of_a_forecast_is_that_of_the_sums() -> None:

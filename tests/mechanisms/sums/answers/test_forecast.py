@@ -82,6 +82,16 @@ def first_regression(workload: Workload, noise_variance: float, n_rows: int) -> 
     return next(line for line in lines if line.question == "regression")
 
 
+@pytest.mark.parametrize(("n_levels", "is_forecast"), [(31, True), (32, False)])
+def test_a_regression_of_up_to_thirty_coefficients_is_forecast(n_levels: int, is_forecast: bool) -> None:
+    columns = (
+        Column("x", "number", 0, 1),
+        Column("code", "category", categories=tuple(f"c{k}" for k in range(n_levels))),
+    )
+    lines = forecast_answers(make_workload(Schema(columns)), 0.0, 10_000).lines
+    assert ("regression" in {line.question for line in lines}) == is_forecast
+
+
 def test_a_refused_answer_is_given_from_the_number_of_rows_that_the_forecast_names() -> None:
     variance = noise_of(WIDE, 1.0)
     line = first_regression(WIDE, variance, 300)
