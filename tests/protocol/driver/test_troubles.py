@@ -16,6 +16,7 @@ import pytest
 
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.driver import Given
+from mooring.protocol.driver.journal import Journal
 from mooring.protocol.messages.card import read_card
 from mooring.protocol.messages.envelope import open_envelope, seal_file
 from mooring.protocol.participant.membership import revoke_cards
@@ -391,3 +392,16 @@ def test_an_envelope_opens_for_its_recipient_its_name_and_its_sender_only(town: 
         with pytest.raises(RefusedError):
             read()
         assert (folder / "opened").read_bytes() == b"before"
+
+
+def test_a_wait_is_as_long_as_since_it_was_first_noted_and_no_time_where_the_clock_was_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, now = Journal(tmp_path, ""), [1000.0]
+    monkeypatch.setattr("mooring.protocol.driver.journal.time.time", lambda: now[0])
+    with journal.lock():
+        waits = []
+        for seconds, note in ((0, False), (5, True), (7, True), (9, False), (-100, True), (3, True)):
+            now[0] += seconds
+            waits.append(journal.measure_wait("inbox/a.bundle", note=note))
+    assert waits == [0.0, 0.0, 7.0, 16.0, 0.0, 3.0]
