@@ -1,6 +1,7 @@
 """What a run answers by itself, what it asks, and what it says that it waits for; no step is run."""
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -133,7 +134,7 @@ def test_a_folder_is_another_once_a_file_that_steps_read_is(tmp_path: Path) -> N
         change()
         assert run._describe_folder() == run._describe_folder()
         seen.append(run._describe_folder())
-    assert [a == b for a, b in zip(seen, seen[1:], strict=False)] == [False, True, False, False]
+    assert [a == b for a, b in pairwise(seen)] == [False, True, False, False]
 
 
 def test_a_file_that_this_vault_did_not_put_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
