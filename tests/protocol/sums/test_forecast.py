@@ -10,7 +10,7 @@ import pytest
 
 from mooring.errors import InputError
 from mooring.mechanisms.sums.features.columns import RowFeatures, TableFeatures
-from mooring.mechanisms.sums.model_forecast import ModelCase, _sum_rows
+from mooring.mechanisms.sums.model_forecast import ModelCase, _invent_rows, _sum_rows
 from mooring.mechanisms.sums.settings import SumSettings
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
@@ -127,6 +127,24 @@ def test_rows_that_tell_nothing_of_their_label_are_said_to_give_nothing_and_rows
         assert (float(line[2]) > 0.9) == (useful is None)
         assert (float(line[3]) > 0.9) == (useful is None)  # whoever has such rows needs nobody else
         assert (line[1] == "no better than guessing") == (useful is False)
+
+
+@pytest.mark.parametrize("correlation", [0.3, 0.7])
+def test_invented_labels_follow_the_columns_as_strongly_as_is_assumed(correlation: float) -> None:
+    """Numbers lie about the middle of their range, an eighth of it apart; classes have equal shares."""
+    columns, number = HOSPITAL[:3], Label("y", "number", low=20.0, high=100.0)
+    for label in (number, THREE):
+        schema, rng = Schema(columns, label), np.random.default_rng(0)
+        case = ModelCase(TableFeatures(schema), schema, frozenset(), (0.0, 0.0), shrink=True)
+        rows, labels = _invent_rows(case, 50_000, correlation, rng)
+        assert np.abs(rows).max() <= 1
+        if label is THREE:
+            assert np.bincount(labels) / len(labels) == pytest.approx(np.full(3, 1 / 3), abs=1e-4)
+            continue
+        assert (labels.mean(), labels.std()) == pytest.approx((60.0, 10.0), rel=0.01)
+        design = np.column_stack([rows, np.ones(len(rows))])
+        fitted = design @ np.linalg.lstsq(design, labels, rcond=None)[0]
+        assert np.corrcoef(fitted, labels)[0, 1] == pytest.approx(correlation, abs=0.02)
 
 
 @pytest.mark.parametrize(("n_features", "fine"), [(1500, True), (1501, False)])

@@ -1,0 +1,147 @@
+"""How members agree on a study: drafts, cards and the complete study, at a place in memory."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mooring.protocol.driver.agreement import Agreement
+from mooring.protocol.driver.journal import Journal
+from mooring.protocol.driver.post import Event, Post
+from mooring.protocol.driver.questions import Given
+from mooring.protocol.messages.card import card_fingerprint, read_card
+from mooring.protocol.messages.study import Study
+from mooring.protocol.messages.study_text import render_study
+from mooring.protocol.participant.steps import join
+from mooring.protocol.workspace import Workspace
+from mooring.report.step_pages import StepPages
+from tests.protocol.driver.test_post import Shelf
+from tests.protocol.support import write_member_card
+from tests.sites import numeric_study
+
+DRAFT = replace(numeric_study(), participants=(), analyst=None)
+
+
+class Joined:
+    """A member who has joined, with the answers of a person, and what it was told."""
+
+    def __init__(self, folder: Path, role: Any = "participant", **given: Any) -> None:
+        folder.mkdir(exist_ok=True)
+        self.workspace, self.shelf = Workspace.at(folder, StepPages()), Shelf()
+        self.told, self.asked, self.yes = list[Event](), list[str](), True
+        self.post = Post(self.shelf, Journal(self.workspace.vault_folder, "shelf"), self.told.append)
+        join(self.workspace, name="lab" if role == "analyst" else "north", role=role, accept_no_noise=True)
+        self.post.journal.folder.mkdir(parents=True)
+        self.agreement = Agreement(self.workspace, self.post, Given(is_analyst=role == "analyst", **given), self.answer)
+
+    def answer(self, question: Any) -> bool:
+        self.asked.append(question.kind)
+        return self.yes
+
+    def see(self, study: Study, sender: str = "lab") -> bool:
+        """Put a study of a sender at the place, and take a pass."""
+        self.shelf.content[f"{sender}/everybody/study.toml"] = render_study(study.as_dict()).encode()
+        self.post.list()
+        return self.agreement.advance()
+
+    @property
+    def kinds(self) -> list[str]:
+        kinds = [event.kind for event in self.told]
+        self.told.clear()
+        return kinds
+
+    def complete(self, analyst: str = "lab") -> Study:
+        """A study whose roster has this member."""
+        own = read_card(self.workspace.root / "north.card.toml")[1]
+        (folder := self.workspace.root / "others").mkdir(exist_ok=True)
+        other, lab = (write_member_card(folder, name)[1] for name in ("south", analyst))
+        return DRAFT.with_members([own, other], lab)
+
+
+@pytest.fixture
+def member(tmp_path: Path) -> Joined:
+    return Joined(tmp_path / "north")
+
+
+def test_one_draft_is_taken_once_and_of_two_none(member: Joined) -> None:
+    assert member.see(DRAFT)
+    assert member.workspace.study.digest == DRAFT.digest
+    assert "notice" in member.kinds
+    assert not member.see(DRAFT)
+    assert member.kinds == []
+    other = replace(DRAFT, nonce="f" * 32)
+    assert not member.see(other, "south")
+    assert member.kinds == ["fetched", "notice"]
+    assert member.workspace.study.digest == DRAFT.digest
+    del member.shelf.content["lab/everybody/study.toml"]
+
+
+def test_a_complete_study_is_agreed_to_by_a_persons_yes_alone(member: Joined) -> None:
+    study = member.complete()
+    member.yes = False
+    assert not member.see(study)
+    assert (member.asked, member.agreement.is_reached, member.workspace.has_study) == (["study"], False, False)
+    member.yes = True
+    assert member.see(study)
+    assert member.agreement.is_reached
+    assert member.workspace.study.digest == study.digest
+    assert not Agreement(
+        member.workspace, Post(member.shelf, Journal(member.workspace.root, ""), print), Given(), member.answer
+    ).is_reached  # another vault has not agreed
+    member.see(DRAFT, "south")  # a draft replaces no complete study
+    assert member.workspace.study.digest == study.digest
+
+
+def test_a_complete_study_that_is_not_its_analysts_or_lacks_this_member_is_not_asked_about(member: Joined) -> None:
+    assert not member.see(member.complete(), "south")
+    assert "refused" in member.kinds
+    assert not member.see(replace(member.complete(), participants=numeric_study().participants))
+    assert "notice" in member.kinds
+    assert (member.asked, member.agreement.is_reached) == ([], False)
+
+
+def test_an_analyst_chooses_the_cards_of_enough_members_and_its_own_last(tmp_path: Path) -> None:
+    lab = Joined(tmp_path / "lab", "analyst", n_members=3)
+    cards = [write_member_card(lab.workspace.root, name)[0] for name in ("north", "south")]
+    assert lab.agreement.choose_cards() is None  # three are expected
+    cards.append(write_member_card(lab.workspace.root, "first", role="helper")[0])
+    chosen = lab.agreement.choose_cards()
+    assert chosen is not None
+    assert {path.name for path in chosen[0][:-1]} == {path.name for path in cards}
+    assert chosen[0][-1].name == "lab.card.toml"
+    assert {member.name for _, member in chosen[1]} == {"north", "south", "first"}
+
+
+@pytest.mark.parametrize(
+    ("roles", "fine"), [(("participant", "participant"), True), (("participant", "helper"), False)]
+)
+def test_a_study_has_two_participants_at_least(roles: tuple[str, ...], fine: bool, tmp_path: Path) -> None:
+    lab = Joined(tmp_path / "lab", "analyst", n_members=1)
+    for k, role in enumerate(roles):
+        write_member_card(lab.workspace.root, f"m{k}", role=role)
+    assert (lab.agreement.choose_cards() is not None) == fine
+
+
+def test_fingerprints_that_were_accepted_beforehand_say_whose_cards_are_taken(tmp_path: Path) -> None:
+    (folder := tmp_path / "lab").mkdir()
+    known = [card_fingerprint("participant", write_member_card(folder, name)[1]) for name in ("a", "b", "c")]
+    lab = Joined(folder, "analyst", accepted=known[:2])
+    chosen = lab.agreement.choose_cards()
+    assert chosen is not None
+    assert [member.name for _, member in chosen[1]] == ["a", "b"]
+    (folder / "b.card.toml").unlink()
+    assert lab.agreement.choose_cards() is None
+
+
+def test_an_analyst_fetches_the_cards_of_others_and_those_that_are_their_senders_only(tmp_path: Path) -> None:
+    lab = Joined(tmp_path / "lab", "analyst")
+    (folder := tmp_path / "others").mkdir()
+    card = write_member_card(folder, "north")[0].read_bytes()
+    for sender in ("north", "south"):
+        lab.shelf.content[f"{sender}/everybody/{sender}.card.toml"] = card
+    lab.post.list()
+    assert lab.agreement.advance()
+    assert sorted(path.name for path in lab.workspace.root.glob("*.card.toml")) == ["lab.card.toml", "north.card.toml"]
+    assert {"refused", "fetched", "notice"} == set(lab.kinds)  # there is no draft yet
+    assert not lab.agreement.advance()
