@@ -48,6 +48,14 @@ def test_models_that_tell_nothing_are_at_chance() -> None:
     assert release.outlying[RATE].n == 200
 
 
+def test_scores_do_not_depend_on_the_origin_or_the_unit_of_what_is_compared() -> None:
+    rng = np.random.default_rng(3)
+    included = draw_halves(8, 30, rng=rng)
+    statistic = included + rng.standard_normal(included.shape)
+    np.testing.assert_allclose(score_members(statistic + 7.0, included), score_members(statistic, included), atol=1e-9)
+    np.testing.assert_allclose(score_members(3.0 * statistic, included), score_members(statistic, included), atol=1e-9)
+
+
 def test_an_attack_is_chosen_on_other_models_than_it_is_measured_on() -> None:
     rng = np.random.default_rng(5)
     included = draw_halves(16, 400, rng=rng)

@@ -181,3 +181,13 @@ def test_labels_are_doubted_from_a_share_of_wrong_ones_on(kind: str, n_last: int
         labels = np.r_[-labels[:n_wrong] if kind == "number" else 1 - labels[:n_wrong], labels[n_wrong:]]
         collected.append(find_disagreeing(rows, labels, owners, kind=kind, seed=0))
     assert [outlier.tolist() for outlier in collected] == [[], [0]]
+
+
+@pytest.mark.parametrize(("n_rows", "outliers"), [(9, []), (10, [0])])
+def test_labels_of_fewer_than_ten_rows_are_not_doubted(n_rows: int, outliers: list[int]) -> None:
+    rng = np.random.default_rng(2)
+    sizes = [n_rows, 30, 30, 30, 30]
+    rows, owners = rng.standard_normal((sum(sizes), 3)), np.repeat(np.arange(5), sizes)
+    labels = 10 * rows[:, 0] + 0.1 * rng.standard_normal(len(rows))
+    labels[:n_rows] *= -1
+    assert find_disagreeing(rows, labels, owners, kind="number", seed=0).tolist() == outliers
