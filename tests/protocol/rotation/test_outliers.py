@@ -13,6 +13,7 @@ from mooring.protocol.rotation.analyst.alignment import NOT_CHECKED, align_bundl
 from mooring.protocol.rotation.analyst.alignment_state import read_space
 from mooring.protocol.rotation.analyst.outliers import (
     Fits,
+    _Influence,
     _measure,
     find_disagreeing,
     measure_fit,
@@ -191,3 +192,31 @@ def test_labels_of_fewer_than_ten_rows_are_not_doubted(n_rows: int, outliers: li
     labels = 10 * rows[:, 0] + 0.1 * rng.standard_normal(len(rows))
     labels[:n_rows] *= -1
     assert find_disagreeing(rows, labels, owners, kind="number", seed=0).tolist() == outliers
+
+
+def influence_of(targets: np.ndarray, without: np.ndarray, included: np.ndarray) -> float:
+    """The loss to two others of as many rows each, from predictions without and with a participant's rows."""
+    influence = _Influence.__new__(_Influence)
+    influence._targets, influence._owners = targets, np.arange(len(targets)) % 2
+    return influence._compare(np.ones(len(targets), dtype=np.bool_), without, included)
+
+
+@pytest.mark.parametrize(("loss", "is_harm"), [(0.049, False), (0.051, True)])
+def test_a_loss_of_five_points_of_r_squared_is_harm(loss: float, is_harm: bool) -> None:
+    targets = np.repeat([-1.0, 1.0], 2000)[:, None]
+    assert influence_of(targets, targets, targets + np.sqrt(loss)) == pytest.approx(loss * is_harm)
+
+
+@pytest.mark.parametrize(
+    ("score", "loss", "is_harm"),
+    [("AUC", 0.039, False), ("AUC", 0.041, True), ("accuracy", 0.049, False), ("accuracy", 0.051, True)],
+)
+def test_a_loss_of_four_points_of_auc_or_five_of_accuracy_is_harm(score: str, loss: float, is_harm: bool) -> None:
+    """Some rows of the first class are ranked below the others, or recognised as the second class, and not both."""
+    n = 20_000
+    targets = np.repeat(np.eye(2), n, axis=0)
+    without = np.where(targets == 1, 0.9, [0.1, -5.0])
+    included = without.copy()
+    included[: round(2 * loss * n)] = (0.05, -5.0) if score == "AUC" else (0.5, 0.51)
+    without[n:, 1] = included[n:, 1] = 0.95
+    assert influence_of(targets, without, included) == pytest.approx(loss * is_harm, rel=1e-3)

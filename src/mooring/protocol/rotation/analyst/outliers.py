@@ -317,7 +317,7 @@ def _balance(differences: Matrix, members: Matrix) -> tuple[Matrix, Matrix]:
     """Return the mean over classes of the mean difference of each score, and its variance."""
     counts = members.sum(axis=0)
     means = differences @ members / counts
-    variances = (differences**2 @ members / counts - means**2) / counts
+    variances = np.maximum(differences**2 @ members / counts - means**2, 0.0) / counts  # rounding makes some negative
     scale = np.ones(len(differences))
     if len(differences) > 1:
         scale[0] = 4.0  # an AUC averages over pairs, and both rows of a pair vary (DeLong et al., 1988)
