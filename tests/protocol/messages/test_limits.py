@@ -22,6 +22,7 @@ from mooring.protocol.messages.signed_file import (
     MOST_HEADER_BYTES,
     TensorSpec,
     encode_file,
+    encode_header,
     read_header,
     require_header,
 )
@@ -168,6 +169,14 @@ def test_files_of_a_study_are_read_up_to_what_they_can_hold(monkeypatch: pytest.
     assert sum_bundle.most_sum_bundle_bytes(sums) == 15 + header
     sizes = {RECEIPT: 4 * 5 * (32 + 1), LIST: 5 * 2 * 32, SHARE: 8 * 11}
     assert {kind: most_answer_bytes(sums, kind) for kind in sizes} == {kind: n + header for kind, n in sizes.items()}
+
+
+@pytest.mark.parametrize("word", ["plain", "Zürich", "東京"])
+def test_a_header_is_ascii_and_its_arrays_begin_at_a_multiple_of_eight(word: str) -> None:
+    header = encode_header({"a": TensorSpec("F32", (2, 2))}, {"name": word})
+    assert header[8:].isascii()
+    assert len(header) % 8 == 0
+    assert int.from_bytes(header[:8], "little") == len(header) - 8
 
 
 def test_an_array_may_be_empty_and_has_no_negative_side(tmp_path: Path) -> None:

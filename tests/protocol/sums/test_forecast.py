@@ -62,6 +62,15 @@ def test_a_forecast_says_that_it_assumes_participants_before_anybody_has_joined(
     assert not any("participants are assumed" in sentence for sentence in given.assumed)
 
 
+@pytest.mark.parametrize(("n_colluders", "n_participants"), [(1, 5), (4, 5), (5, 6), (7, 8)])
+def test_as_many_participants_are_assumed_as_leave_an_honest_one_and_five_at_least(
+    n_colluders: int, n_participants: int
+) -> None:
+    forecast = forecast_sums(draft(HOSPITAL[:3], TWO, n_colluders=n_colluders, expected_rows=2000))
+    assert forecast is not None
+    assert forecast.n_participants == n_participants
+
+
 def test_many_small_participants_are_told_that_joining_pays() -> None:
     assert outlooks(draft(label=TWO, expected_rows=5_000), n_participants=50) == {"model": True}
 
