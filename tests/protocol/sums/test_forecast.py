@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mooring.audit import simulate_general_total
 from mooring.errors import InputError
 from mooring.mechanisms.sums.features.columns import RowFeatures, TableFeatures
 from mooring.mechanisms.sums.model_forecast import ModelCase, _invent_rows, _sum_rows
-from mooring.mechanisms.sums.settings import SumSettings
+from mooring.mechanisms.sums.settings import SumSettings, make_features, make_layout
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
-from mooring.protocol.sums.forecast import forecast_sums
+from mooring.protocol.sums.forecast import _expect_privacy, _find_noise, forecast_sums
 from mooring.protocol.sums.participant.inspection import conclude
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.schema import Column, Label, Schema
@@ -136,6 +137,18 @@ def test_rows_that_tell_nothing_of_their_label_are_said_to_give_nothing_and_rows
         assert (float(line[2]) > 0.9) == (useful is None)
         assert (float(line[3]) > 0.9) == (useful is None)  # whoever has such rows needs nobody else
         assert (line[1] == "no better than guessing") == (useful is False)
+
+
+@pytest.mark.parametrize("n_participants", [2, 5])
+def test_the_noise_of_a_general_total_is_forecast_as_it_is_added(n_participants: int) -> None:
+    study, rng = draft(HOSPITAL[:3], TWO, questions=("model", "tables")), np.random.default_rng(0)
+    settings: Any = study.mechanism
+    features: Any = make_features(settings, study.schema, None)
+    layout: Any = make_layout(settings, study.schema, features)
+    rows, labels = [rng.uniform(-1, 1, (20, 3))] * n_participants, [np.arange(20) % 2] * n_participants
+    privacy = _expect_privacy(settings, n_participants)
+    total = simulate_general_total(rows, labels, features=features, privacy=privacy, rng=rng).total
+    assert _find_noise(study, layout, n_participants)[0] ** 2 == pytest.approx(total.noise_variance)
 
 
 @pytest.mark.parametrize("correlation", [0.3, 0.7])
