@@ -697,6 +697,8 @@ def test_without_examples_no_row_leaves_the_audit(parts: Parts, tmp_path: Path) 
     with_rows = audited(rows, parts[1], evaluation=EvaluationSpec(n_examples=7), **options)
     assert "77.123" in with_rows.to_json()
     assert len(with_rows.points[0].examples.rows["original"]) == 7
+    shown = np.array([*with_rows.points[0].examples.rows.values()])
+    assert np.array_equal(shown, shown.round(3))  # what a page shows of a cell, and no more
     without = audited(rows, parts[1], evaluation=EvaluationSpec(n_examples=0), folder=tmp_path, **options)
     assert without.points[0].examples is None
     drawn = [repr(figure) for figure in draw_audit(without).values()]
