@@ -26,7 +26,7 @@ from tests.raising import raising
 _MEMORY, _ENOUGH = Path("/dev/shm"), 4 * 2**30  # of a run, less than one is there at a time
 if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ENOUGH:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))  # of tmp_path: a disk waits for every file written
-settings.register_profile("mooring", derandomize=True, database=None, deadline=None, max_examples=25)
+settings.register_profile("mooring", derandomize=True, database=None, deadline=None, max_examples=20)
 settings.load_profile("mooring")
 
 
@@ -42,13 +42,13 @@ _FULL_EFFORT = (
     "tests.architecture.",
     "tests.audit.test_record",
     "tests.learners.",
-    "tests.distributed.",
 )
 
 
 _LEAST_EFFORT = (
     "tests.cli.",
     "tests.desk.",
+    "tests.distributed.",
     "tests.engines.",
     "tests.protocol.driver.",
     "tests.report.",
