@@ -1,8 +1,8 @@
 # Two commands do everything on a fresh machine with Python (3.11 or newer) and make:
 #   make demo   the main job on data that ships with a dependency; ends in a report to open
-#   make test   what CI runs: lint, types, tests, documentation (and, of the extras, make test-distributed)
+#   make test   what CI runs: lint, types, tests, documentation
 # And for those who work on mooring:
-#   make test-distributed  participants over NVIDIA FLARE, the analyst on Dask, object stores; CI runs it, too
+#   make test-distributed  participants over NVIDIA FLARE, the analyst on Dask, object stores; the workflow runs it
 #   make test-r   the R package of clients/r, which calls the command; needs R with jsonlite, processx, testthat, withr, knitr
 #                 and markdown
 #   make figures  docs/figures and the pages that go with them again, from the tables in results/; runs no study
