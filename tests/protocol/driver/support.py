@@ -1,15 +1,17 @@
 """Four stewards and an analyst, each in a folder of its own, who meet at a place and carry no file by hand."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mooring.errors import RefusedError, StorageError
 from mooring.protocol.driver import Driver, Event, Given, OpenQuestion, Turn
 from mooring.protocol.messages.study import Study
-from mooring.protocol.transport.place import Place
+from mooring.protocol.transport.place import Place, PlacedFile
+from mooring.protocol.transport.transfer import OccupiedError
 from mooring.protocol.workspace import Workspace
 from mooring.report.step_pages import StepPages
 from mooring.tables.schema import Column, Label
@@ -126,3 +128,37 @@ class Town:
     def took(self, name: str) -> list[str]:
         """The titles of the steps that a member's runs took."""
         return [event.words for event in self.events[name] if event.kind == "took"]
+
+
+class MemoryPlace:
+    """A place in memory, which counts how often it is asked for a file."""
+
+    address = "memory"
+
+    def __init__(self) -> None:
+        self.content: dict[str, bytes] = {}
+        self.is_away, self.n_asked, self.n_put = False, 0, 0
+
+    def list_files(self) -> list[PlacedFile]:
+        if self.is_away:
+            raise StorageError("the place", reason="it is away", cure="Wait.")
+        return [PlacedFile(*path.split("/"), len(data), str(hash(data))) for path, data in self.content.items()]
+
+    def put(self, source: Path, file: PlacedFile, *, replace: bool = False, public: Collection[str] = ()) -> bool:
+        self.n_put += 1
+        if self.is_away:
+            raise StorageError("the place", reason="it is away", cure="Wait.")
+        there, data = self.content.get(file.path), source.read_bytes()
+        if there not in (None, data) and not replace:
+            raise OccupiedError("to", problem="It is there.", cure="Wait.")
+        self.content[file.path] = data
+        return there == data
+
+    def fetch(self, file: PlacedFile, target: Path, *, most_bytes: int) -> None:
+        self.n_asked += 1
+        data = self.content[file.path]
+        if self.is_away:
+            raise StorageError("the place", reason="it is away", cure="Wait.")
+        if len(data) > most_bytes:
+            raise RefusedError("the file", reason="it is too large", cure="Ask for another.")
+        target.write_bytes(data)

@@ -16,7 +16,7 @@ from mooring.protocol.messages.study_text import render_study
 from mooring.protocol.participant.steps import join
 from mooring.protocol.workspace import Workspace
 from mooring.report.step_pages import StepPages
-from tests.protocol.driver.test_post import Shelf
+from tests.protocol.driver.support import MemoryPlace
 from tests.protocol.support import write_member_card
 from tests.sites import numeric_study
 
@@ -24,13 +24,13 @@ DRAFT = replace(numeric_study(), participants=(), analyst=None)
 
 
 class Joined:
-    """A member who has joined, with the answers of a person, and what it was told."""
+    """A member who has joined, with the answers of a person and the events it was notified of."""
 
     def __init__(self, folder: Path, role: Any = "participant", **given: Any) -> None:
         folder.mkdir(exist_ok=True)
-        self.workspace, self.shelf = Workspace.at(folder, StepPages()), Shelf()
-        self.told, self.asked, self.yes = list[Event](), list[str](), True
-        self.post = Post(self.shelf, Journal(self.workspace.vault_folder, "shelf"), self.told.append)
+        self.workspace, self.place = Workspace.at(folder, StepPages()), MemoryPlace()
+        self.events, self.asked, self.yes = list[Event](), list[str](), True
+        self.post = Post(self.place, Journal(self.workspace.vault_folder, "memory"), self.events.append)
         join(self.workspace, name="lab" if role == "analyst" else "north", role=role, accept_no_noise=True)
         self.post.journal.folder.mkdir(parents=True)
         self.agreement = Agreement(self.workspace, self.post, Given(is_analyst=role == "analyst", **given), self.answer)
@@ -41,14 +41,14 @@ class Joined:
 
     def see(self, study: Study, sender: str = "lab") -> bool:
         """Put a study of a sender at the place, and take a pass."""
-        self.shelf.content[f"{sender}/everybody/study.toml"] = render_study(study.as_dict()).encode()
+        self.place.content[f"{sender}/everybody/study.toml"] = render_study(study.as_dict()).encode()
         self.post.list()
         return self.agreement.advance()
 
     @property
     def kinds(self) -> list[str]:
-        kinds = [event.kind for event in self.told]
-        self.told.clear()
+        kinds = [event.kind for event in self.events]
+        self.events.clear()
         return kinds
 
     def complete(self, analyst: str = "lab") -> Study:
@@ -74,7 +74,7 @@ def test_one_draft_is_taken_once_and_of_two_none(member: Joined) -> None:
     assert not member.see(other, "south")
     assert member.kinds == ["fetched", "notice"]
     assert member.workspace.study.digest == DRAFT.digest
-    del member.shelf.content["lab/everybody/study.toml"]
+    del member.place.content["lab/everybody/study.toml"]
 
 
 def test_a_complete_study_is_agreed_to_by_a_persons_yes_alone(member: Joined) -> None:
@@ -87,7 +87,7 @@ def test_a_complete_study_is_agreed_to_by_a_persons_yes_alone(member: Joined) ->
     assert member.agreement.is_reached
     assert member.workspace.study.digest == study.digest
     assert not Agreement(
-        member.workspace, Post(member.shelf, Journal(member.workspace.root, ""), print), Given(), member.answer
+        member.workspace, Post(member.place, Journal(member.workspace.root, ""), print), Given(), member.answer
     ).is_reached  # another vault has not agreed
     member.see(DRAFT, "south")  # a draft replaces no complete study
     assert member.workspace.study.digest == study.digest
@@ -139,7 +139,7 @@ def test_an_analyst_fetches_the_cards_of_others_and_those_that_are_their_senders
     (folder := tmp_path / "others").mkdir()
     card = write_member_card(folder, "north")[0].read_bytes()
     for sender in ("north", "south"):
-        lab.shelf.content[f"{sender}/everybody/{sender}.card.toml"] = card
+        lab.place.content[f"{sender}/everybody/{sender}.card.toml"] = card
     lab.post.list()
     assert lab.agreement.advance()
     assert sorted(path.name for path in lab.workspace.root.glob("*.card.toml")) == ["lab.card.toml", "north.card.toml"]

@@ -1,72 +1,37 @@
-"""What a run fetches and puts, and what it says of it, at a place that is a dictionary."""
+"""What a run fetches and puts, and what it says of it, at a place in memory."""
 
-from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
-from mooring.errors import RefusedError, StorageError
+from mooring.errors import RefusedError
 from mooring.protocol.driver.journal import Journal
 from mooring.protocol.driver.post import AwayError, Event, Post
 from mooring.protocol.messages.envelope import SUFFIX
 from mooring.protocol.transport.place import PlacedFile
-from mooring.protocol.transport.transfer import OccupiedError
+from tests.protocol.driver.support import MemoryPlace
 from tests.raising import raising
 
 
-class Shelf:
-    """A place in memory, which counts how often it is asked for a file."""
-
-    address = "shelf"
-
-    def __init__(self) -> None:
-        self.content: dict[str, bytes] = {}
-        self.is_away, self.n_asked, self.n_put = False, 0, 0
-
-    def list_files(self) -> list[PlacedFile]:
-        if self.is_away:
-            raise StorageError("the place", reason="it is away", cure="Wait.")
-        return [PlacedFile(*path.split("/"), len(data), str(hash(data))) for path, data in self.content.items()]
-
-    def put(self, source: Path, file: PlacedFile, *, replace: bool = False, public: Collection[str] = ()) -> bool:
-        self.n_put += 1
-        if self.is_away:
-            raise StorageError("the place", reason="it is away", cure="Wait.")
-        there, data = self.content.get(file.path), source.read_bytes()
-        if there not in (None, data) and not replace:
-            raise OccupiedError("to", problem="It is there.", cure="Wait.")
-        self.content[file.path] = data
-        return there == data
-
-    def fetch(self, file: PlacedFile, target: Path, *, most_bytes: int) -> None:
-        self.n_asked += 1
-        data = self.content[file.path]
-        if self.is_away:
-            raise StorageError("the place", reason="it is away", cure="Wait.")
-        if len(data) > most_bytes:
-            raise RefusedError("the file", reason="it is too large", cure="Ask for another.")
-        target.write_bytes(data)
-
-
 class Member:
-    """A member's folder, its post at a shelf, and what it was told."""
+    """A member's folder, its post at a place in memory, and the events it was notified of."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.shelf, self.told = folder, Shelf(), list[Event]()
-        self.post = Post(self.shelf, Journal(folder / "vault", ""), self.told.append)
+        self.folder, self.place, self.events = folder, MemoryPlace(), list[Event]()
+        self.post = Post(self.place, Journal(folder / "vault", ""), self.events.append)
         self.post.journal.folder.mkdir(parents=True)
 
     @property
     def kinds(self) -> list[str]:
-        """What was told since the last time."""
-        kinds = [event.kind for event in self.told]
-        self.told.clear()
+        """The kinds of events since this was last asked."""
+        kinds = [event.kind for event in self.events]
+        self.events.clear()
         return kinds
 
     def take(self, data: bytes | None = None, *, path: str = "lab/north/a", grows: bool = False) -> bool:
         """Take in a file after it was put there; one that begins with a B is bad."""
         if data is not None:
-            self.shelf.content[path] = data
+            self.place.content[path] = data
         self.post.list()
         return self.post.take_in(self.post.files[path], self.folder / "in" / "a", 10, refuse_bad, grows=grows)
 
@@ -92,7 +57,7 @@ def test_a_file_is_fetched_once_and_a_later_version_only_of_one_that_grows(membe
     assert member.kinds == ["fetched"]
     assert not member.take()
     assert not member.take(b"two")
-    assert member.shelf.n_asked == 1
+    assert member.place.n_asked == 1
     assert member.take(b"two", grows=True)
     assert (member.folder / "in" / "a").read_bytes() == b"two"
     assert member.kinds == ["fetched"]
@@ -118,7 +83,7 @@ def test_a_file_that_is_not_accepted_is_said_to_be_once_and_looked_at_again_once
 ) -> None:
     assert not member.take(bad)
     assert not member.take()
-    assert (member.kinds, member.shelf.n_asked) == (["refused"], 1)
+    assert (member.kinds, member.place.n_asked) == (["refused"], 1)
     assert not (member.folder / "in" / "a").exists()
     assert not (member.post.journal.folder / "fetched").exists()
     assert member.take(b"good")
@@ -127,10 +92,10 @@ def test_a_file_that_is_not_accepted_is_said_to_be_once_and_looked_at_again_once
 
 def test_a_place_that_is_away_is_no_refusal(member: Member) -> None:
     member.take(b"one", path="lab/north/b")
-    member.shelf.content["lab/north/a"] = b"two"
+    member.place.content["lab/north/a"] = b"two"
     member.post.list()
     files = dict(member.post.files)
-    member.shelf.is_away = True
+    member.place.is_away = True
     with pytest.raises(AwayError):
         member.post.take_in(files["lab/north/a"], member.folder / "other", 10, refuse_bad, grows=False)
     with pytest.raises(AwayError):
@@ -138,7 +103,7 @@ def test_a_place_that_is_away_is_no_refusal(member: Member) -> None:
     assert "away" in member.post.list()
     assert member.post.is_away
     assert member.post.files == {}
-    member.shelf.is_away = False
+    member.place.is_away = False
     assert member.post.list() == ""
     assert not member.post.is_away
 
@@ -148,11 +113,11 @@ def test_a_file_is_put_once_and_replaced_only_where_it_grows(member: Member) -> 
     assert member.kinds == ["put"]
     assert not member.put(b"one")
     assert not member.put(b"one")
-    assert (member.kinds, member.shelf.n_put) == ([], 2)  # the second put tells that the same bytes are there
+    assert (member.kinds, member.place.n_put) == ([], 2)  # the second put tells that the same bytes are there
     with raising(RefusedError, "the place"):
         member.put(b"two")
     assert member.put(b"two", grows=True)
-    assert member.shelf.content["north/lab/a"] == b"two"
+    assert member.place.content["north/lab/a"] == b"two"
     assert not member.post.put(member.folder / "none", PlacedFile("north", "lab", "none"), grows=True)
 
 
@@ -160,15 +125,15 @@ def test_an_envelope_that_was_put_stays_although_its_content_was_sealed_anew(mem
     name = f"a{SUFFIX}"
     assert member.put(b"one", name=name)
     assert not member.put(b"sealed anew", name=name)
-    assert member.shelf.content[f"north/lab/{name}"] == b"one"
+    assert member.place.content[f"north/lab/{name}"] == b"one"
     assert member.put(b"sealed anew", name=name, grows=True)
-    del member.shelf.content[f"north/lab/{name}"]
+    del member.place.content[f"north/lab/{name}"]
     assert member.put(b"again", name=name)  # what the place lost is put again
 
 
 def test_files_for_everybody_are_those_of_others(member: Member) -> None:
     for path in ("lab/everybody/a", "north/everybody/a", "lab/north/a", "south/everybody/b"):
-        member.shelf.content[path] = b""
+        member.place.content[path] = b""
     member.post.list()
     assert [file.path for file in member.post.list_open("north", lambda _: True)] == [
         "lab/everybody/a",
