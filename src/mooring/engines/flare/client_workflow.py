@@ -118,7 +118,7 @@ class ClientWorkflow:
         return False
 
     def answer(self) -> dict[str, Any]:
-        """Return what the server is told in the end: the digest of the model that came, empty without one.
+        """Return the last message to the server: the digest of the model that this site received, empty without one.
 
         A result that is not for this site is not kept.
         """

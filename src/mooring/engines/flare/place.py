@@ -158,13 +158,13 @@ class ServedPlace:
             return {"no": "the ticket is unknown or has expired"}
         with lock:
             try:
+                if ticket not in self._sites:  # the job ended while this request waited
+                    return {"no": "the ticket has expired"}
                 return self._answer(self._sites[ticket], request)
             except (RefusedError, StorageError) as problem:
                 return {"no": problem.reason}
             except InputError as problem:
                 return {"no": problem.problem}
-            except KeyError:
-                return {"no": "the ticket has expired"}
 
     def _answer(self, site: str, request: Message) -> Message:
         do, path = request.get("do"), str(request.get("path"))
