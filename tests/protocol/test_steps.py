@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mooring.cli.app import app
 from mooring.errors import InputError
+from mooring.protocol.analyst.steps import train
 from mooring.protocol.step import Choice, Question, Step
 from mooring.protocol.steps import list_steps
 from mooring.protocol.workspace import Workspace
@@ -135,3 +136,9 @@ def test_a_folder_shows_paths_as_somebody_in_it_writes_them(workspace: Workspace
     assert workspace.show(workspace.root / "inbox" / "a.bundle") == str(Path("inbox") / "a.bundle")
     assert workspace.show(workspace.root.parent / "outside.csv") == str(workspace.root.parent / "outside.csv")
     assert workspace.show("s3://ward/inbox") == "s3://ward/inbox"
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, float("nan")])
+def test_a_random_seed_is_a_whole_number(seed: float, tmp_path: Path) -> None:
+    with raising(InputError, "seed"):
+        train(Workspace.at(tmp_path, StepPages()), seed=seed)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mooring.errors import InputError, RefusedError
 from mooring.protocol.workspace import Outcome, Workspace
 from mooring.serialization import count_noun
 from mooring.typing import Progress
@@ -38,7 +39,6 @@ def collect(
 
 def _open_bundles(workspace: Workspace, bundles: str | Path) -> tuple[str, ...]:
     """Open the envelopes of bundles in a folder of this machine, and return a sentence on each that is refused."""
-    from mooring.errors import RefusedError
     from mooring.protocol.messages.bundle import SUFFIX
     from mooring.protocol.messages.envelope import SUFFIX as SEALED
     from mooring.protocol.messages.envelope import open_beside
@@ -131,8 +131,8 @@ def train(
     from mooring.protocol.exchange_types import TrainOptions
     from mooring.protocol.registry import exchange_of
 
+    options = TrainOptions(learner, _read_seed(seed), shares, command, progress, outcome)
     exchange_of(workspace.study).require_outcome(workspace.study, outcome)
-    options = TrainOptions(learner, int(seed or 0), shares, command, progress, outcome)
     trained = choose_engine(workspace).train(workspace.study, workspace.analysis, options)
     return Outcome(
         trained,
@@ -142,6 +142,17 @@ def train(
         tables=tuple(trained.list_tables().items()),
         standing="whole" if trained.is_whole else "in part",
     )
+
+
+def _read_seed(seed: float | None) -> int:
+    """Return a random seed as a form or a command gives it; 0 if none was given."""
+    if seed is None:
+        return 0
+    if not (seed >= 0 and float(seed).is_integer()):
+        raise InputError(
+            "seed", problem=f"The random seed {seed:g} is not a whole number, 0 or more.", cure="Use 1, for example."
+        )
+    return int(seed)
 
 
 def _seal_results(workspace: Workspace, output: Path, names: Sequence[str]) -> bool:
