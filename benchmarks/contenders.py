@@ -70,12 +70,12 @@ def _conjugate_gradient_down_to(uploads: Array, gap: float) -> Result:
     start = np.stack([_polar(np, Vt[:d, i * d : (i + 1) * d].T) for i in range(p)])
     manifold = pymanopt.manifolds.Stiefel(d, d, k=p)
 
-    @pymanopt.function.numpy(manifold)
+    @pymanopt.function.numpy(manifold)  # type: ignore[untyped-decorator]
     def cost(R: Array) -> float:
         S = side_by_side @ R.reshape(p * d, d)
         return -float(np.vdot(S, S))
 
-    @pymanopt.function.numpy(manifold)
+    @pymanopt.function.numpy(manifold)  # type: ignore[untyped-decorator]
     def gradient(R: Array) -> Array:
         return -2 * (side_by_side.T @ (side_by_side @ R.reshape(p * d, d))).reshape(p, d, d)
 

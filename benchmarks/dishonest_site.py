@@ -39,7 +39,7 @@ HERE = Path(__file__).parent
 RESULTS, PAGE = HERE / "results" / "dishonest_site.json", HERE.parent / "docs" / "dishonest-site.md"
 
 
-def draw_honest(n: int, rng: np.random.Generator, shift: npt.ArrayLike = 0.0) -> Rows:
+def draw_honest(n: int, rng: np.random.Generator, shift: float | npt.NDArray[np.float64] = 0.0) -> Rows:
     """Draw rows between −1 and 1, and classes that a plane separates but for some noise."""
     rows = np.clip(0.2 + shift + np.linspace(0.15, 0.4, WIDTH) * rng.standard_normal((n, WIDTH)), -1, 1)
     return rows, ((rows - 0.2) @ WEIGHTS + 0.5 * rng.standard_normal(n) > 0).astype(np.int64)

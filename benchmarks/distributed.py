@@ -183,33 +183,32 @@ def simulated(first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _write_bundles(folder: Path, n_rows: int) -> None:
-    from mooring.mechanisms.rotation.settings import RotationSettings
-    from mooring.protocol.crypto.keys import SealingKey, SigningKey
-    from mooring.protocol.messages.card import Member, proof_text
-    from mooring.protocol.messages.study import Study, draw_nonce
-    from mooring.protocol.rotation.bundle import write_bundle
+    from mooring.protocol.crypto.keys import SigningKey
+    from mooring.protocol.messages.card import Member
+    from mooring.protocol.messages.study import draw_nonce
     from mooring.tables.schema import Column, Label
+    from tests.keys import keyed_member
+    from tests.sites import write_bundle
+    from tests.study_settings import make_study
 
     p = max(2, n_rows // ROWS_A_BUNDLE)
     keys = [SigningKey.generate() for _ in range(p)]
-    sealing = [SealingKey.generate().public for _ in keys]
-    members = [
-        Member(f"site-{k:03d}", key.public, public, key.sign(proof_text("sealing", public)).hex())
-        for k, (key, public) in enumerate(zip(keys, sealing, strict=True))
-    ]
-    study = Study(
-        "bench",
-        draw_nonce(),
-        tuple(Column(f"c{k}", "number", -1.0, 1.0) for k in range(N_COMPONENTS)),
-        Label("label", "classes", ("a", "b")),
-        RotationSettings("aa-i-gdp-anchor-noise", N_COMPONENTS, N_ANCHOR_ROWS, 0.0, NOISE),
-        participants=tuple(members),
+    study = make_study(
+        name="bench",
+        nonce=draw_nonce(),
+        columns=tuple(Column(f"c{k}", "number", -1.0, 1.0) for k in range(N_COMPONENTS)),
+        label=Label("label", "classes", ("a", "b")),
+        method="aa-i-gdp-anchor-noise",
+        n_components=N_COMPONENTS,
+        n_anchor_rows=N_ANCHOR_ROWS,
+        anchor_noise_scale=NOISE,
+        participants=tuple(keyed_member(f"site-{k:03d}", key) for k, key in enumerate(keys)),
         analyst=Member("lab", SigningKey.generate().public),
     )
     study.write(folder / "study.toml")
     (folder / "inbox").mkdir()
     anchor = make_anchor(N_ANCHOR_ROWS, N_COMPONENTS, rng=np.random.default_rng(0))
-    for k, (member, key) in enumerate(zip(members, keys, strict=True)):
+    for k, (member, key) in enumerate(zip(study.participants, keys, strict=True)):
         rng = np.random.default_rng([2, k])
         count = n_rows // p
         secret = RigidMap.sample(N_COMPONENTS, rng=rng)
@@ -260,12 +259,14 @@ def locally(folder: Path) -> dict[str, float]:
     from mooring.protocol.analyst.intake import collect
     from mooring.protocol.messages.study import Study
     from mooring.protocol.rotation.analyst.alignment import align_bundles
+    from mooring.protocol.rotation.bundle import RowBundle
 
     study = Study.read(folder / "study.toml")
     begin = time.perf_counter()
     intake = collect(study, folder / "inbox", folder / "local")
     verified = time.perf_counter() - begin
-    align_bundles(study, intake.bundles, folder / "local", certify=False)
+    bundles = [bundle for bundle in intake.bundles if isinstance(bundle, RowBundle)]
+    align_bundles(study, bundles, folder / "local", certify=False)
     seconds = time.perf_counter() - begin
     shutil.rmtree(folder / "local" / "collaboration")
     return {"seconds": seconds, "verify_seconds": verified, "peak_megabytes": _peak_megabytes()}

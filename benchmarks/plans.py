@@ -91,12 +91,19 @@ def _deployments(mnist: Path | None) -> Iterator[tuple[str, Deal, int | None]]:
 
 def deal_images(images: Records, n_participants: int, rows_each: int, seed: int) -> Partition:
     """MNIST with a tenth of the rows public and a twentieth to score on."""
-    rng, shares = np.random.default_rng([seed, 201]), {"test_share": 0.05, "public_share": 0.1}
-    return partition(images, n_participants=n_participants, rows_each=rows_each, rng=rng, **shares)
+    rng = np.random.default_rng([seed, 201])
+    return partition(
+        images, n_participants=n_participants, rows_each=rows_each, test_share=0.05, public_share=0.1, rng=rng
+    )
 
 
 def _settings(seed: int, folder: Path | None) -> AuditSettings:
     return AuditSettings(evaluation=EvaluationSpec(n_examples=0), learner="svm", seed=seed, folder=folder)
+
+
+def print_progress(done: float, total: float, what: str = "", /) -> None:
+    """Print a line for each step that is done."""
+    print(f"{done:g}/{total:g} {what}", flush=True)
 
 
 def _planned(deal: Deal, h: int | None, folder: Path | None) -> dict[str, Any]:
@@ -107,7 +114,7 @@ def _planned(deal: Deal, h: int | None, folder: Path | None) -> dict[str, Any]:
         limit=LIMIT,
         n_components=h,
         settings=_settings(0, folder),
-        progress=lambda done, total, words: print(f"{done}/{total} {words}", flush=True),
+        progress=print_progress,
     )
     print(plan.verdict, flush=True)
     return summarise_plan(plan) | {"seconds": time.perf_counter() - began}

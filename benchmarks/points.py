@@ -154,9 +154,9 @@ def _deal_table(
 def _audited(point: EarlierPoint, seed: int) -> Iterator[dict[str, Any]]:
     parts, columns = point.deal(seed)
     h, projection = point.n_components or parts.n_features, no_projection(parts.n_features)
-    if point.n_components is not None:
+    if point.n_components is not None and parts.public is not None:
         projection = public_svd_projection(parts.public, h, rng=np.random.default_rng([seed, 303]))
-    level = point.level
+    level = point.level or 0.0
     if point.sigma is not None:
         level = point.sigma / root_mean_square([projection.encode(np.concatenate(parts.train))])
     at = RotationPoint("aa-i-gdp-data-noise", n_components=h, n_anchor_rows=4 * h, data_noise_level=level)

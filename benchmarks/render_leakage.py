@@ -120,7 +120,7 @@ def _compare_on_tables() -> dict[str, Any]:
 def _strongest(row: dict[str, Any], denoisers: Sequence[str]) -> float:
     """The error of the strongest attack in a row of results, through no denoiser or one of these."""
     return min(
-        value
+        float(value)
         for name, value in row.items()
         if name.startswith("error:") and value is not None and name != "error:guessing"
         if "+" not in name or name.rpartition("+")[2] in denoisers

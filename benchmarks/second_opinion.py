@@ -116,7 +116,7 @@ class SumsOfRows:
         return 1 / (1 + math.exp(-self.epsilon)), math.exp(self.epsilon) * AT
 
 
-class TrainedByMooring(ClassifierMixin, BaseEstimator):
+class TrainedByMooring(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A learner of mooring as an estimator of scikit-learn, which SACRO-ML copies and trains again."""
 
     def __init__(self, learner: Any = "linear", random_state: int = 0) -> None:
@@ -345,10 +345,10 @@ def merge(renewed: Sequence[Line], recorded: Sequence[Line]) -> list[Line]:
 def read_results() -> tuple[list[Line], dict[str, str]]:
     """Return the lines on record, and the machine that they were measured on."""
     content = json.loads(RESULTS.read_text(encoding="utf-8"))
-    lines = [
-        Line(**{name: tuple(v) if isinstance(v, list) else v for name, v in line.items()}) for line in content["lines"]
+    plain: list[dict[str, Any]] = [
+        {name: tuple(v) if isinstance(v, list) else v for name, v in line.items()} for line in content["lines"]
     ]
-    return lines, content["machine"]
+    return [Line(**line) for line in plain], content["machine"]
 
 
 def render_results() -> str:

@@ -71,8 +71,8 @@ def one_at_a_time(
                 optimizer.step()
             score = _score(predicted(network, validation), validation_labels)
             if score > best_score:
-                values = [parameter.detach().clone() for parameter in network.parameters()]
-                checkpoint, best_epoch, best_score = dict(zip(start, values, strict=True)), epoch, score
+                weights = [parameter.detach().clone() for parameter in network.parameters()]
+                checkpoint, best_epoch, best_score = dict(zip(start, weights, strict=True)), epoch, score
         checkpoints.append(checkpoint)
         best_epochs.append(best_epoch)
         best_scores.append(best_score)
@@ -134,7 +134,8 @@ def measured(
     small = (rows[:1, :512], labels[:512], rows[:1, :512], labels[:512])
     one_at_a_time(*small, schedule=Schedule(epochs=1), **settings)  # warms the libraries up, for both alike
     train_ensemble(*small, schedule=Schedule(epochs=1), **settings)
-    checkpoints, _, _ = _timed(lambda: one_at_a_time(*few, schedule=schedule, **settings), times := [], device)
+    times: list[float] = []
+    checkpoints, _, _ = _timed(lambda: one_at_a_time(*few, schedule=schedule, **settings), times, device)
     ensemble = _timed(lambda: train_ensemble(*parts, schedule=schedule, **settings), times, device)
     truth = parts[3].cpu().numpy()
     together = balanced_accuracy(ensemble.predict(parts[2]), truth)[:n_alone]
