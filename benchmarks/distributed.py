@@ -86,7 +86,9 @@ def _nothing(k: int) -> int:
 
 
 def _loaded() -> None:
-    """A worker's first task would wait for these imports."""
+    """Import what a worker's first task would wait for."""
+    import mooring.engines.dask.analyst
+    import mooring.engines.dask.learners  # noqa: F401
 
 
 def mapping(n_rows: int) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def test_a_share_above_one_is_taken_for_a_forgotten_percent_sign() -> None:
 
 
 NO_LIMIT = "|0.5|error 0.5|error at least|error at least much|error above 0.5|error at least -1|error at least 0,5"
-NO_LIMIT += "|linkage at most 5 % at 1 %|membership at most 5 % at 2 %"
+NO_LIMIT += "|membership at most 5 % at 2 %"
 NO_LIMIT += "|error at least nan|fame at least 0.5|error at least 0.5 and linkage at most 0.2"
 
 
@@ -58,6 +58,7 @@ NO_LIMIT += "|error at least nan|fame at least 0.5|error at least 0.5 and linkag
     ("words", "expected"),
     [
         *((words, "such as 'error at least 0.5'") for words in NO_LIMIT.split("|")),
+        ("linkage at most 5 % at 1 %", "only limits on membership"),
         *((words, "a number") for words in ("error at least 1.2.3", "error at least .")),
         *(
             (words, "'at least' for an error")

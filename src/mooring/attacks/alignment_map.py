@@ -1,6 +1,9 @@
-"""Alignment-map calibration: one colluder's secret fixes the gauge of the analyst's maps (eqs. pdp_am_attack_*).
+"""Alignment-map calibration: a colluder's secret shows how the analyst's common coordinates are turned.
 
-Legend: R_c, R_i the analyst's maps of a colluder and of the target; O_c the colluder's secret; Π the polar factor.
+The equations are pdp_am_attack_global_rotation to pdp_am_attack_reconstruction of the paper.
+
+Legend: R_c, R_i the analyst's maps of a colluder and of the target; O_c, O_i their secrets; Π the polar factor. With Q one
+orthogonal map for all participants, O_i R_i is about Q.
 """
 
 from __future__ import annotations
@@ -25,7 +28,10 @@ from mooring.typing import Array
 
 
 def alignment_map(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
-    """Estimate Q̂ = O_c R̂_c, then Ô_i = Q̂ R̂_iᵀ. With several colluders, Q̂ is the polar factor of their mean."""
+    """Estimate Q by O_c R_c, and the target's secret by Q R_iᵀ.
+
+    With several colluders, Q is estimated by the polar factor of the mean of their O_c R_c.
+    """
     secrets, theirs, of_target = _orthogonal_parts(view)
     _, a, _, b = centred_anchor_pair(view)
     xp = namespace_of(*secrets, *theirs)

@@ -36,11 +36,11 @@ from mooring.typing import Labels, Matrix, Vector
 FOREST = "forest"
 BOOSTING = {"gradient-boosting": (0.1, 0.0, 1.0), "xgboost": (0.1, 1.0, 2.0)}
 """The rate, the penalty, and what the second derivatives p (1 − p) of more than two classes are multiplied by."""
-_NOISE_SCALES = tuple(np.geomspace(1e-4, 1.0, 9).tolist())  # in units of a row's coefficients
+_NOISE_SCALES = tuple(np.geomspace(1e-4, 1.0, 9).tolist())  # multiples of `coefficient_scale`
 _BOOTSTRAP_VARIANCE = (
     0.5  # of a forest's equation with coefficients of length one, if half of the candidates are members
 )
-_COUNT_WEIGHT = 10.0  # of the equation Σ w = n, in units of a row's coefficients
+_COUNT_WEIGHT = 10.0  # of the equation Σ w = n, a multiple of `coefficient_scale`
 _LEAST_VARIANCE, _LEAST_LENGTH = 1e-3, 1e-6
 _NUMBERS_AT_ONCE = 2**22
 
@@ -49,7 +49,8 @@ _NUMBERS_AT_ONCE = 2**22
 class Equations:
     """Equations A w = b for the membership w of N candidates.
 
-    They are given by their coefficients, or, if there are more of them than candidates, by what suffices for least squares.
+    They are given by their coefficients A and b, or by the normal equations AᵀA and Aᵀb, which are smaller if there are more
+    equations than candidates. Equations of trees are always given as the normal equations.
     """
 
     n: int
@@ -67,7 +68,7 @@ class Equations:
 
     @property
     def coefficient_scale(self) -> float:
-        """The root mean square, over equations, of the length of their coefficients per candidate."""
+        """The root mean square, over equations, of the length of an equation's coefficients."""
         if self.coefficients is not None:
             total = float((self.coefficients**2).sum())
         else:
@@ -76,7 +77,7 @@ class Equations:
         return float(np.sqrt(total / self.n))
 
     def with_count(self, n_members: int, weight: float) -> Equations:
-        """Return these equations and Σ w = n, multiplied by a weight."""
+        """Return these equations and one more, that the entries of w add up to `n_members`, multiplied by a weight."""
         n, side = self.n + 1, weight * n_members
         square_length = self.square_length + side**2
         if self.coefficients is not None:
@@ -96,8 +97,9 @@ class Equations:
 class ModelRegister:
     """Scores of the candidates of a register by models of one learner.
 
-    The scale of the equations' noise, which candidates that differ from the rows themselves cause, is the likeliest of a few
-    for the first model; the others are assumed to have the same.
+    The equations hold only approximately where the records of candidates differ from the rows that were trained on. The
+    scale of this error is estimated once, for the first model that is scored, as the most likely value in `_NOISE_SCALES`;
+    later models are assumed to have the same.
     """
 
     def __init__(self, learner: LearnerLike, candidates: Matrix, outcomes: Labels) -> None:
@@ -143,7 +145,7 @@ class ModelRegister:
                 return _write_forest(function, leaves, targets)
             return _write_boosting(model, leaves, targets, BOOSTING[self._name])
         if self._linear is None or not isinstance(function, LinearFunction | FourierFunction):
-            return Equations(0, np.zeros(len(outcomes)), 0.0)  # of one class
+            return Equations(0, np.zeros(len(outcomes)), 0.0)  # a constant: all labels were the same
         penalty = 1 / self._linear.C if model.spec.kind == "classes" else self._linear.alpha
         return _write_linear(model, self._candidates, targets, penalty)
 
@@ -162,7 +164,11 @@ class Solution:
 
     @property
     def scores(self) -> Vector:
-        """The log-likelihood ratio of w_i = 1 against 0 of each entry, given what the equations say of it."""
+        """The log-likelihood ratio of w_i = 1 against 0 of each entry.
+
+        It is the logarithm of the odds after the equations minus that before them, with a Gaussian distribution of w_i both
+        times.
+        """
         before = self.share * (1 - self.share)
         after = np.clip(self.variance, _LEAST_VARIANCE, before)
         return np.asarray(self.estimate / after - self.share / before - (1 / after - 1 / before) / 2)
@@ -203,8 +209,8 @@ def solve_equations(equations: Equations, share: float, noise_variance: float) -
 def _write_linear(model: Model, rows: Matrix, targets: Matrix, penalty: float) -> Equations:
     """Return the equations of a model that is linear in features.
 
-    The mean of the rows, which solvers subtract, makes no difference, because residuals add up to zero. Their scale is
-    estimated from the candidates.
+    The mean of the rows, which solvers subtract, makes no difference, because residuals add up to zero. The scale of the
+    rows is estimated from the candidates.
     """
     function = model.function
     assert isinstance(function, LinearFunction | FourierFunction)

@@ -17,7 +17,7 @@ LEVEL = 0.9
 """The share of new rows that intervals must cover."""
 FEWEST_ROWS = 20
 _LEAST = 1e-6  # smallest probability
-_RIDGE = 1.0  # penalty on changes, so that few rows change little
+_RIDGE = 1.0  # penalty on the distance from slope 1 and bias 0: a fit to few rows changes probabilities little
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,8 @@ def conformal_radius(truth: Vector, predicted: Vector, level: float = LEVEL) -> 
     """Return the radius around a prediction that covers the truth for at least a share `level` of new rows.
 
     This is split conformal prediction: the ⌈(n + 1) level⌉-th smallest of n errors on rows that the model was not fitted to.
-    It holds for every model, on average over the calibration rows, if all rows come from the same distribution.
+    The share is covered whatever the model is, on average over draws of the calibration rows, if these and the new rows come
+    from the same distribution.
 
     Examples
     --------

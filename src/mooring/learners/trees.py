@@ -21,7 +21,7 @@ from mooring.typing import Matrix, Vector
 OBJECTIVES = ("reg:squarederror", "binary:logistic", "multi:softprob")
 """The objectives of XGBoost that can be read: a number, two classes, several classes."""
 
-_MOST_STEPS = 4  # twice the largest error of rounding, in neighbouring numbers
+_MOST_STEPS = 4  # twice the largest error of rounding, in units in the last place
 
 Integers = npt.NDArray[np.int64]
 
@@ -31,8 +31,9 @@ class Tree:
     """One tree as its library stores it, with one entry per node, the root first."""
 
     left: Integers
+    """The index of each node's left child. It means nothing for a leaf."""
     right: Integers
-    """The children; whatever the library writes there for a leaf."""
+    """The index of each node's right child. It means nothing for a leaf."""
     feature: Integers
     """The column that each node compares."""
     limit: Vector

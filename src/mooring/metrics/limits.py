@@ -48,7 +48,10 @@ class LeakageLimit(Record):
         """Return the limit that a text such as 'linkage at most 20 %' states."""
         parsed = _SHAPE.match(words.lower())
         name = "" if parsed is None else parsed["measure"].replace("_", " ").strip()
-        if parsed is None or name not in _MEASURES or (parsed["rate"] and "membership" not in name):
+        if parsed is not None and name in _MEASURES and parsed["rate"] and "membership" not in name:
+            expected = "a bound alone: only limits on membership are at a rate of false positives"
+            raise InputError("limit", expected=expected, got=repr(words), cure=f"Leave out 'at {parsed['rate']} %'.")
+        if parsed is None or name not in _MEASURES:
             raise InputError(
                 "limit",
                 expected=f"such as 'error at least 0.5' or 'linkage at most 20 %', about one of {', '.join(_MEASURES)}",
@@ -73,7 +76,7 @@ class LeakageLimit(Record):
                 "limit",
                 expected="'at least' for an error, 'at most' for anything else",
                 got=repr(words),
-                cure="More error is safer; more linkage is not.",
+                cure="Write 'at least' for an error, which should be large, and 'at most' for any other measure.",
             )
         return cls(measure, bound, at_least)
 
@@ -86,9 +89,10 @@ class LeakageLimit(Record):
         return f"{name} at most {100 * self.bound:.6g}%{rate}"
 
     def met_by(self, figure: Figure, *, room: float = 1.0) -> bool:
-        """Return whether a figure keeps to the limit at the worse end of its interval.
+        """Return whether the less favourable end of a figure's interval meets the limit.
 
-        With a `room` of 2, it must keep to the limit at twice the distance of that end from the figure.
+        `room` multiplies the distance from the figure to that end: 2 demands twice the margin. A figure without an interval
+        is compared by its value alone.
         """
         worse = figure.interval.low if self.at_least else figure.interval.high
         value = figure.value + room * (worse - figure.value if figure.interval.known else 0.0)

@@ -1,8 +1,9 @@
 """Rows of a table as rows of numbers, by its schema.
 
 Every participant of a study encodes its rows in the same form without seeing those of the others: the declared range of a
-number becomes −1 … 1, and each word of a category becomes a feature of zeros and ones. Cells that do not fit are refused by
-row and column, and no message quotes a value. Audits use an inferred schema, by which numbers are standardised.
+number becomes −1 … 1, and each category of a categorical column becomes a feature of zeros and ones. Cells that do not fit
+are refused by row and column. No message quotes a cell, but for public words such as 99 or 'true', which often stand for
+something else (see `mooring.tables.problems`). Audits use an inferred schema, by which numbers are standardised.
 """
 
 from __future__ import annotations
@@ -51,27 +52,31 @@ class EncodedRows:
     """Some rows of a table, encoded."""
 
     rows: npt.NDArray[np.float64]
-    """Shape (n, n_features), in the order of `Schema.feature_names` and stored column by column. Coded rows have one entry
-    for each category instead, the index of its word, which is −1 if it is missing."""
+    """Shape (n, n_features), in the order of `Schema.feature_names` and stored column by column. In coded rows, a
+    categorical column has one entry instead: the index of the category, or −1 if the cell is missing."""
     labels: npt.NDArray[np.int64] | npt.NDArray[np.float64] | None
     """Shape (n,): indices of the classes, or numbers in the units of the table."""
     values: npt.NDArray[np.float64]
     """Shape (n, n_columns), or (n, n_columns + 1) with the label last if it was read: one number per cell, for fingerprints
     of records. It depends on the cell alone (`cell_value`), not on anything that a study declares."""
     first_row: int
-    """Number of the first row in the table, counted from 1 without the header."""
+    """Number in the table of the first row of the batch, before rows are left out. It is counted from 1, without the header
+    and without lines that have a wrong number of fields."""
     persons: npt.NDArray[np.float64] | None = None
     """Shape (n,): equal numbers for rows of the same person. None unless a column that names persons was requested."""
     ids: dict[str, list[str]] = field(default_factory=dict)
     """The ids of the rows by column; empty unless they were requested."""
     labelled: npt.NDArray[np.bool_] | None = None
     """Shape (n,): whether a row has a label that can be read; the entries of `labels` of other rows mean nothing. None if
-    all have one."""
+    all have one, or if no label was read."""
 
 
 @dataclass(eq=False)
 class RowsLeftOut:
-    """Rows of a table that cannot be read. A reader that leaves rows out adds them here, once it has read all rows."""
+    """Rows of a table that a reader left out, because they cannot be used.
+
+    `ids` grows batch by batch. Everything else is complete when the whole table has been read.
+    """
 
     numbers: list[int] = field(default_factory=list)
     """Their numbers in rising order, counted from 1 without the header."""
@@ -114,15 +119,17 @@ def encoded_batches(
     with_ids : bool
         Whether to read the schema's ids that the table has.
     unfit : {"refuse", "adapt", "leave out"}
-        With "leave out", rows with a cell that does not fit are left out. With "adapt", cells that do not fit are adapted
-        instead of refused: numbers are clipped to their range, unknown words become the category "other" if it is declared,
-        and all else is filled as a missing value. Rows without a label, or without a person where persons are read, are left
-        out. With both, lines with a wrong number of fields are left out, a row whose label cannot be read stays if `labels`
-        is "allow", and there may be no rows. What becomes of a row depends on that row alone.
+        What becomes of a cell that does not fit. "refuse" raises an error at the first one. "leave out" leaves its row out.
+        "adapt" keeps the row: features that are numbers are clipped to their range, unknown words become the category
+        "other" if it is declared, and everything else is filled as a missing value. "leave out" and "adapt" also leave out
+        lines with a wrong number of fields, rows without a person where persons are read, and, unless `labels` is "allow",
+        rows without a label that can be read; and they raise no error if no row remains. What becomes of a row depends on
+        that row alone.
     left_out : RowsLeftOut, optional
         Collects the rows that are left out, and everything that does not fit.
     coded : bool
-        Whether rows are coded: a category is then one number instead of a feature per word.
+        Whether rows are coded: a categorical column is then one number, the index of its category, instead of a feature per
+        category.
     rows_at_once : int
         Largest number of rows in a batch; batches of wide tables are shorter.
     progress : callable, optional
@@ -131,8 +138,8 @@ def encoded_batches(
     Raises
     ------
     InputError
-        For the first row of the file that does not fit the schema, with its number and column and never its value; and
-        for a table whose header does not fit.
+        For the first row of the file that does not fit the schema, with its number and its column;
+        and for a table whose header does not fit.
 
     Examples
     --------
@@ -175,7 +182,7 @@ class TableFit(Record):
     """Number of rows that were read, without lines that have a wrong number of fields."""
     problems: tuple[Problem, ...]
     class_counts: dict[str, int]
-    """Number of rows per class; empty unless everything fits."""
+    """Number of rows per class, of the rows that could be read; empty if there are problems."""
     stopped: str = ""
     """Why the rest of the table could not be read; empty if all of it was."""
 
@@ -193,7 +200,8 @@ class TableFit(Record):
 
     def _repr_html_(self) -> str:
         fits, n = count_noun(self.n_rows, "row fits", "rows fit"), len(self.problems)
-        verdict = f"{fits}." if self.fits else f"The table does not fit. Reasons: {n}."
+        refusal = f"The table does not fit. Reasons: {n}." if n else "The table could not be read to its end."
+        verdict = f"{fits}." if self.fits else refusal
         rows = [
             (problem.column, problem.expected, problem.got, problem.where, problem.suggestion)
             for problem in self.problems
@@ -264,7 +272,7 @@ def _open(
         what[person] = f"column {person!r}, which names persons"
     present = frozenset(table.names)
     problems = _absent(schema, table, {name: words for name, words in what.items() if name not in present})
-    # Some of what is declared is there: the first line is a header and may be quoted.
+    # If a declared column is present, the first line is taken for a header, whose names may appear in messages.
     known = schema.names.union(ignore, [person], schema.ids)
     unknown = [name for name in table.names if name not in known] if schema.names & present else []
     problems += [_unknown(name) for name in unknown]
@@ -309,7 +317,7 @@ def _scan_leniently(
     *,
     keep: bool,
 ) -> Iterator[EncodedRows]:
-    """Encode batch after batch without the rows that cannot be used. With `keep`, rows without a label can."""
+    """Encode batch after batch without the rows that cannot be used; rows without a label can if `keep` is true."""
     strict, is_adapted = reading, unfit == "adapt"
     if is_adapted:
         columns = tuple(
@@ -359,8 +367,9 @@ def _adapt(
 ) -> tuple[npt.NDArray[np.bool_], EncodedRows | None]:
     """Return which rows of a batch can be used, and these encoded; None if there are none.
 
-    With `fill`, invalid cells are filled as missing values; otherwise their rows cannot be used. Rows without a label can
-    with `keep` alone, and rows without a person never.
+    With `fill`, invalid cells are filled as missing values; otherwise their rows cannot be used. Rows without a label can be
+    used only if `keep` is true, and rows without a person never. Rows that change are encoded once more: without the label
+    if some have none, whose labels are then read from the others alone.
     """
     n, columns = batch.num_rows, reading.schema.columns
     usable = np.ones(n, dtype=np.bool_) if encoded.persons is None else encoded.persons != MISSING_VALUE
@@ -375,7 +384,7 @@ def _adapt(
             usable &= ~mask
         else:
             at = batch.column_names.index(columns[place].name)
-            filled = batch.column(at).take(pa.array(np.arange(n), mask=mask))  # the cell has no value that fits
+            filled = batch.column(at).take(pa.array(np.arange(n), mask=mask))  # cells that do not fit become missing
             batch = batch.set_column(at, columns[place].name, filled)
     if not usable.any():
         return usable, None
@@ -428,7 +437,7 @@ def _comes_as_numbers(schema: Schema, column: Column) -> bool:
 
 
 def _spread(schema: Schema, encoded: EncodedRows) -> EncodedRows:
-    """Return coded rows with a feature per word of a category."""
+    """Return coded rows with a feature per category of each categorical column."""
     return replace(encoded, rows=spread_categories(schema, encoded.rows))
 
 
@@ -445,7 +454,7 @@ def read_encoded(
     person: str = "",
     unfit: UnfitUse = "refuse",
 ) -> EncodedRows:
-    """Return a whole table encoded, with the arguments of `encoded_batches`; no row at all is refused."""
+    """Return a whole table encoded, with the arguments of `encoded_batches`; a table without rows is refused."""
     batches = list(encoded_batches(schema, data, labels=labels, ignore=ignore, person=person, unfit=unfit))
     if not batches:
         raise no_rows()
@@ -453,7 +462,7 @@ def read_encoded(
 
 
 def join_rows(parts: Sequence[EncodedRows]) -> EncodedRows:
-    """Return several batches as one, without ids."""
+    """Return several batches as one, without `ids` and `labelled`: each row must have a label, or none."""
     labels: list[Any] = [part.labels for part in parts if part.labels is not None]
     persons = [part.persons for part in parts if part.persons is not None]
     return EncodedRows(
@@ -561,6 +570,6 @@ def _unknown(name: str) -> Problem:
 
 
 def _unreadable(name: str, kind: Any) -> Problem:
-    got = f"{name!r} has values of type {describe_type(kind)}"
+    got = f"values of type {describe_type(kind)}"
     expected, cure = "made of numbers or words", "Write the column as numbers or words."
     return Problem(ProblemKind.UNREADABLE, name, expected, got, cure)

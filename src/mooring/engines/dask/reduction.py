@@ -50,7 +50,8 @@ class Part:
 class AnchorsOnWorkers:
     """Anchor representations that stay with the workers that verified them.
 
-    `stacks` has one future per group: centred anchor representations (k, r, h) and their mean rows (k, h).
+    `stacks` has one future per group: centred anchor representations (k, r, h), and the mean rows (k, h) that were
+    subtracted from them.
     """
 
     can_certify = False
@@ -107,7 +108,7 @@ class AnchorsOnWorkers:
         return [newcomer for newcomer in fitted if newcomer is not None]
 
     def _parts(self, bundles: Sequence[RowBundle]) -> tuple[list[Part], list[list[int]]]:
-        """Return the groups that hold these participants, and the positions of a group's participants among them."""
+        """Return a part for each group that holds some of the bundles, and the indices of its participants in `bundles`."""
         by_group: dict[int, list[tuple[int, int]]] = {}
         for place, bundle in enumerate(cast(Sequence[RemoteBundle], bundles)):
             by_group.setdefault(bundle.group, []).append((bundle.row, place))
@@ -117,7 +118,11 @@ class AnchorsOnWorkers:
 
 
 class WorkerSteps:
-    """The power method's maps R_j = Π(B̄_jᵀ S) on the workers; this process holds S and Σ B̄_j R_j."""
+    """The power method's maps R_j = Π(B̄_jᵀ S) on the workers.
+
+    This process holds `weighted_sum`, the matrix S that the present maps follow from, and `total`, with the sum Σ B̄_j R_j of
+    these maps, which the next maps follow from.
+    """
 
     def __init__(self, client: Client, parts: Sequence[Part], weighted_sum: Matrix) -> None:
         self._client, self._parts, self._run, self._count = client, parts, uuid.uuid4().hex, 0
@@ -161,7 +166,7 @@ class WorkerSteps:
 
 @dataclass(frozen=True, eq=False)
 class Sum:
-    """A partial result: the sum of matrices, of squares, and of the squared steps of maps."""
+    """Sums over some participants: of matrices, Σ B̄_j B̄_jᵀ or Σ B̄_j R_j; Σ ‖B̄_j‖²; and the squared steps of the maps R_j."""
 
     sum: Matrix
     squares: float

@@ -55,7 +55,7 @@ class Participant:
         folder : Path
             Folder of the new vault.
         passphrase : str, optional
-            Encrypts the keys; None leaves that to the disk.
+            Encrypts the keys. Without one they are stored as they are, and only the disk's encryption protects them.
         floors : Floors, optional
             Least noise and most ε that this vault accepts.
         """
@@ -76,8 +76,8 @@ class Participant:
         output : Path
             The file to write.
         **files : str or Path
-            What the step needs: "combine" the folder or URL of all `bundles` and, once it is closed, the analyst's `list`.
-            Without the list it writes a receipt, with it a share of the total.
+            What the step needs. "combine" needs `bundles`, the folder or URL of all bundles, and writes a receipt of them;
+            with `list`, the analyst's closing list, it writes this combiner's share of the total instead.
         """
         exchange = exchange_of(self.study)
         return exchange.take_step(step, self.vault, self.study, output=output, files=files, progress=progress)
@@ -93,8 +93,9 @@ class Participant:
     ) -> Inspection:
         """Check rows before anything leaves: whether they fit, what makes them easy to recover, and what attacks recover.
 
-        What is found is kept in the vault: `share` refuses rows that are not shown to keep to the study's limits. A limit
-        that any check of these rows found exceeded stays so: another seed does not undo it.
+        What is found is kept in the vault: `share` refuses rows that are not shown to keep to the study's limits. If any
+        check of these rows finds a limit exceeded, the limit remains exceeded, even if a check with another seed does not
+        find it.
 
         Parameters
         ----------
@@ -140,9 +141,10 @@ class Participant:
         return kept
 
     def keep_predictions(self, predictions: Predictions, *, command: str = "") -> PredictionRecord:
-        """Keep what predictions showed in the vault, for the report; returns what is kept, which is no prediction.
+        """Write a summary of predictions, which holds no predicted value, to the vault for the report, and return it.
 
-        Predictions without labels do not replace a score that was kept before. `command` is the command that was run.
+        A summary of predictions without labels has no score, and keeps the one that was written before. `command` is the
+        command that was run.
         """
         from mooring.protocol.participant.prediction import PREDICT_FILE, PredictionRecord
 
@@ -171,19 +173,20 @@ class Participant:
         command: str = "",
         progress: Progress | None = None,
     ) -> ShareResult:
-        """Write the one bundle that the study asks for, of rows or of secure sums, or the same bytes again.
+        """Write the bundle that the study asks for, of rows or of secure sums; written again, it has the same bytes.
 
         Parameters
         ----------
         data, output, ignore, progress
             The table, the bundle, columns that the study does not have, and a function that shows progress.
         labels : bool, default False
-            Consent: the analyst may see the label of every row, without which rows are refused; sums do not show labels.
+            Consent that the analyst sees the label of every row. A bundle of rows with labels is refused without it; sums do
+            not show labels.
         anchor : Path, optional
             The study's anchor file; secure sums have none.
         override : str
-            'NAME: REASON': who shares, and why, although the check does not show that the study's limits are kept. It is
-            kept with the record of what was shared; where limits are kept, it is not needed and not kept.
+            Who shares, and why, as 'NAME: REASON'. It is required if the check does not show that the study's limits are
+            met, and is then stored in the record of what was shared; otherwise it is ignored.
         command : str
             The command that was run, for that record.
         """
@@ -204,7 +207,7 @@ class Participant:
         entry = Ledger(self.vault.folder).entry(self.study.digest)
         checked = read_check(self.vault, self.study)
         if entry is None or checked is None or checked.rows_digest != entry.rows_digest:
-            return "These rows were not checked: 'mooring check' shows what they disclose."
+            return "These rows were not checked last: 'mooring check' shows what they disclose."
         return f"The check of these rows: {checked.advice}"
 
     def predict(

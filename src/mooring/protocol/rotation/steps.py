@@ -1,4 +1,4 @@
-"""The steps of rotation: one participant makes the anchor, everybody shares rows with it, and the analyst aligns them."""
+"""The steps of rotation: one participant makes the secret anchor, all upload by it, and the analyst aligns the uploads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The delivered model of a total, which is the same for everybody and names the closing list that it was trained on."""
+"""The model that is trained on the opened sums and delivered to everybody; it names the closing list of these sums."""
 
 from __future__ import annotations
 
@@ -46,12 +46,15 @@ class SumResultModel:
         return self.delivered.release
 
     def predict(self, rows: Matrix) -> Predicted:
-        """Values and, where there are such, probabilities."""
+        """Return the predicted values and, for models of classes, the probabilities of the classes."""
         return self.delivered.model.predict_with_probabilities(rows)
 
 
 def guaranteed_risk(study: Study) -> float:
-    """Return the largest true positive rate that the noise allows at the limit's false positive rate; 1 without either."""
+    """Return an upper bound of the true positive rate of any attack on membership, which follows from the noise.
+
+    It is at the false positive rate of the study's limit on models, and is 1 without noise or without such a limit.
+    """
     from mooring.metrics.membership import FALSE_POSITIVE_RATES
 
     promise = sum_promise(study)
@@ -63,9 +66,10 @@ def guaranteed_risk(study: Study) -> float:
 
 
 def model_schema(study: Study, outcome: str = "") -> Schema:
-    """Return the columns of the rows that models of an outcome take, and the outcome as their label.
+    """Return the schema of the rows that a model of an outcome takes, with the outcome as its label.
 
-    Any column is an outcome of the general total. The sums of a study for one model predict its label.
+    From the general total, models of most columns can be trained (see `select_schema`). The sums of a study with one model
+    can only train a model of the study's label.
     """
     features = make_features(sum_settings(study), study.schema, study.image_shape)
     if isinstance(features, LevelFeatures):
@@ -77,7 +81,7 @@ def model_schema(study: Study, outcome: str = "") -> Schema:
 
 
 def specify_sum_model(study: Study, outcome: str = "") -> ModelSpec:
-    """Return the inputs and outputs of models of an outcome, the label by default: encoded rows, through public features."""
+    """Return what a model of an outcome, the label by default, takes and predicts. It takes encoded rows."""
     try:
         schema = model_schema(study, outcome)
     except InputError:
@@ -92,7 +96,7 @@ def specify_sum_model(study: Study, outcome: str = "") -> ModelSpec:
 
 
 def open_sum_model(vault: Vault, study: Study, folder: Path) -> SumResultModel:
-    """Read the delivered model. A participant that answered a closing list accepts only the model of that list."""
+    """Read the delivered model. A participant that has combined shares for a closing list accepts only its model."""
     find_membership(vault, study)
     answered, risk = Ledger(vault.folder).find_answer(study.digest), guaranteed_risk(study)
     specify = partial(specify_sum_model, study)
