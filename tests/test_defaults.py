@@ -19,6 +19,11 @@ ROOT = Path(mooring.__file__).parent
 CORE = ("mechanisms", "alignment", "attacks", "metrics", "audit", "protocol", "learners", "geometry")
 Place = tuple[str, str]  # a package and a function or class in it
 
+USUALLY_ON = {  # what is done, or is so, unless somebody says otherwise
+    *("by_interval", "certify", "delivers", "examples", "has_label", "is_exact", "is_guaranteed", "is_whole"),
+    *("shares_rows", "shrink", "usable", "with_labels", "with_noise"),
+}
+
 OF_ITS_OWN = {  # names of what depends on the function or class
     *("certify", "constant_share", "count", "is_whole", "level", "most", "most_numbers", "most_rows", "n_components"),
     *("n_features", "n_resamples", "resolution", "start", "threshold", "tolerance", "weight_limit", "with_labels"),
@@ -87,3 +92,12 @@ def test_a_default_is_the_one_that_the_documentation_states() -> None:
     ]
     assert len(stated) > 10
     assert [place for *place, default, words in stated if default != words] == []
+
+
+@pytest.mark.definitions
+def test_all_other_switches_are_off_unless_somebody_turns_them_on() -> None:
+    switches = {
+        name: {default for default in found.values() if isinstance(default, bool)} for name, found in defaults().items()
+    }
+    assert {name for name, found in switches.items() if True in found} == USUALLY_ON
+    assert sum(found == {False} for found in switches.values()) > 50

@@ -13,7 +13,13 @@ from mooring.errors import InputError, MissingExtraError
 from mooring.learners import LEARNERS, Kind, Model, train_learner
 from mooring.learners.models import LinearFunction, ModelSpec
 from mooring.mechanisms.onnx_export import to_onnx
-from tests.learners.test_models import H, feature_maps, rows_and_labels, sum_model
+from mooring.mechanisms.sums.features.columns import TableFeatures
+from mooring.mechanisms.sums.features.fourier import FourierFeatures
+from mooring.mechanisms.sums.features.pictures import PictureFeatures
+from mooring.mechanisms.sums.general.features import LevelFeatures
+from mooring.mechanisms.sums.general.workload import make_workload
+from mooring.tables.schema import Column, Schema
+from tests.learners.test_models import H, draw_encoded, feature_maps, rows_and_labels, sum_model
 from tests.raising import raising
 
 
@@ -55,6 +61,57 @@ def test_models_of_sums_are_written_with_their_features(drawn: Any, n_classes: i
         assert (predicted == expected).mean() > 0.97
     else:
         np.testing.assert_allclose(predicted, expected, atol=2e-4)
+
+
+COLUMNS = [
+    column
+    for missing in ("refuse", "indicate")
+    for column in (
+        Column(f"any {missing}", "number", -3, 11, missing=missing),
+        Column(f"positive {missing}", "number", 2, 50, missing=missing),
+        Column(f"from zero {missing}", "number", 0, 8, missing=missing),
+        Column(f"few {missing}", "integer", 1, 5, missing=missing),
+        Column(f"many {missing}", "integer", 0, 90, missing=missing),
+        Column(f"two {missing}", "category", categories=("a", "b"), missing=missing),
+        Column(f"three {missing}", "category", categories=("a", "b", "c"), missing=missing),
+    )
+]
+TABLE = Schema(tuple(COLUMNS))
+LOGS = frozenset(column.name for column in COLUMNS if column.name.startswith(("positive", "from zero")))
+FEATURES: dict[str, Any] = {
+    **{f"table, {n} hats": TableFeatures(TABLE, LOGS, n) for n in (0, 3, 5)},
+    "a table without scales": TableFeatures(TABLE, frozenset(), 4, 0.4),
+    "levels": LevelFeatures(make_workload(TABLE, log_scaled=LOGS), TABLE),
+    "pictures": PictureFeatures(8, 8, n_channels=3, n_components=24),
+    "gray pictures": PictureFeatures(9, 8, n_components=16),
+    "Fourier": FourierFeatures(5, 12),
+}
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_every_kind_of_column_is_written_as_it_is_read(name: str) -> None:
+    """One column of each kind, with and without missing values, at the ends of its range and beyond; blank pictures."""
+    features, rng = FEATURES[name], np.random.default_rng(2)
+    rows = rng.uniform(-1, 1, (60, features.n_inputs))
+    rows[:2] = [[0.25], [-1.0]]  # without contrast
+    if isinstance(features, TableFeatures | LevelFeatures):
+        rows = draw_encoded(TABLE, 60, rng)
+        numbers = np.cumsum([0, *(column.width for column in COLUMNS)])[:-1][[c.kind != "category" for c in COLUMNS]]
+        rows[:4, numbers] = (
+            np.array([[-1], [1], [-1.2], [1.2]]) if "levels" in name else np.array([[-1], [1], [0], [0]])
+        )
+        rows[4] = 0.0
+    rows = rows.astype(np.float32).astype(np.float64)
+    for n_classes, bounds in ((0, (-9.0, 9.0)), (0, (-0.2, 0.3)), (3, (0.0, 1.0))):
+        for seed in range(2):
+            _, model = sum_model(features, n_classes, seed, bounds)
+            (expected, probabilities), (values, shares) = model.predict_with_probabilities(rows), run_onnx(model, rows)
+            if probabilities is not None and shares is not None:
+                np.testing.assert_allclose(shares, probabilities, atol=2e-5)
+            if n_classes == 0:
+                np.testing.assert_allclose(values, expected, atol=2e-5)
+            else:
+                assert (values == expected).mean() > 0.98
 
 
 def test_features_that_are_not_moorings_are_refused() -> None:

@@ -76,6 +76,41 @@ def test_a_step_comes_after_those_that_make_what_it_needs(name: str) -> None:
         assert all(min(maker) < k for maker in makers if maker), step.name
 
 
+@pytest.mark.definitions
+@pytest.mark.parametrize("name", list_steps())
+def test_a_run_takes_what_a_study_needs_besides_its_draft_and_a_person_the_rest(name: str) -> None:
+    for step in list_steps()[name]:
+        assert step.is_optional == (step.awaits is None and step.name != "init"), step.name
+
+
+@pytest.mark.definitions
+def test_results_and_receipts_alone_have_later_versions() -> None:
+    replaced = {sent.file for step in STEPS.values() for sent in step.sends if sent.grows}
+    results = {f"results/RECIPIENT/{file}.safetensors" for file in ("model", "map")}
+    assert replaced == {*results, "NAME.receipt"}
+
+
+@pytest.mark.definitions
+@pytest.mark.parametrize(
+    ("step", "shown"),
+    [
+        ("join", ["name", "role", "passphrase"]),
+        (
+            "match",
+            ["data", "ignore", "rename", "word", "other", "missing_word", "decimal", "date_format", "show_values"],
+        ),
+        ("share", ["data", "ignore", "anchor", "labels"]),
+        ("align", ["bundles", "mode"]),
+        ("train", ["learner"]),
+        ("deliver", ["output", "override"]),
+        ("predict", ["data", "result", "beside", "force", "ignore"]),
+        ("report", ["force"]),
+    ],
+)
+def test_a_page_folds_away_what_few_people_need(step: str, shown: list[str]) -> None:
+    assert [question.name for question in STEPS[f"rotation: {step}"].asks if not question.is_rare] == shown
+
+
 NAMES = st.text(st.characters(min_codepoint=33, exclude_characters=","), min_size=1).map(str.strip).filter(bool)
 
 

@@ -299,3 +299,93 @@ def test_a_draft_of_sums_for_a_model_needs_a_label_even_with_open_entries(tmp_pa
             draft_study(tmp_path / "t.csv", settings=settings)
         assert caught.value.what == "label"
         assert count_open_entries(draft_study(tmp_path / "t.csv", label="ill", settings=settings))
+
+
+def test_what_is_known_of_columns_is_drafted_and_what_a_name_tells(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("patient_id,dob,seen_date,notes,age,left,sex,site,ill\n")
+    known = DeclaredColumns(
+        ranges={"age": (0, 120)},
+        ids=("site",),
+        dates={"left": ("2020-01-01", "2020-12-31")},
+        births={"dob": "2021-01-01"},
+        missing_words={"age": ("-9",)},
+    )
+    text = draft_study(tmp_path / "t.csv", label="ill", known=known, ignore=("sex",))
+    plain = parse_study(text)
+    assert plain["rows"]["ids"] == ["patient_id", "site"]
+    assert {column["name"]: column for column in plain["columns"]} == {
+        "dob": {
+            "name": "dob",
+            "kind": "age",
+            "range": [0, 120],
+            "at": "2021-01-01",
+            "missing": "refuse",
+            "outside": "refuse",
+        },
+        "seen_date": {"name": "seen_date", "kind": "date", "range": [], "missing": "refuse", "outside": "refuse"},
+        "age": {
+            "name": "age",
+            "kind": "number",
+            "range": [0, 120],
+            "missing_words": ["-9"],
+            "missing": "refuse",
+            "outside": "refuse",
+        },
+        "left": {
+            "name": "left",
+            "kind": "date",
+            "range": ["2020-01-01", "2020-12-31"],
+            "missing": "refuse",
+            "outside": "refuse",
+        },
+    }
+    assert count_open_entries(text) == 2  # the days of 'seen_date', and the classes
+    without = draft_study(tmp_path / "t.csv", known=replace(known, births={}), ignore=("sex", "ill"))
+    assert parse_study(without)["label"] == {"kind": "none"}
+    assert count_open_entries(without) == 2  # the public day of a date of birth
+    with raising(InputError, "data file", problem="No column"):
+        draft_study(tmp_path / "t.csv", known=known, ignore=("dob", "seen_date", "age", "left", "sex", "ill"))
+    for wrong in ({"known": replace(known, missing_words={"bmi": ("x",)})}, {"ignore": ("bmi",)}, {"label": "bmi"}):
+        with raising(InputError, "column 'bmi'"):
+            draft_study(tmp_path / "t.csv", **wrong)
+
+
+@pytest.mark.parametrize(
+    ("stored", "label", "column"),
+    [
+        (
+            pa.bool_(),
+            {"kind": "classes", "classes": ["false", "true"]},
+            {"kind": "category", "categories": ["false", "true"]},
+        ),
+        (pa.float64(), {"kind": "number", "range": []}, {"kind": "number", "range": []}),
+        (pa.int64(), {"kind": "classes", "classes": []}, {"kind": "integer", "range": []}),
+        (pa.string(), {"kind": "classes", "classes": []}, {"kind": "category", "categories": []}),
+        (pa.null(), {"kind": "classes", "classes": []}, {"kind": "category", "categories": []}),
+    ],
+    ids=str,
+)
+def test_a_column_and_a_label_are_drafted_by_their_type(
+    stored: pa.DataType, label: dict[str, Any], column: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "t.parquet"
+    pa.parquet.write_table(pa.table({"x": pa.array([], stored), "y": pa.array([], stored)}), path)
+    plain = parse_study(draft_study(path, label="y"))
+    assert plain["label"] == {"column": "y", **label}
+    assert column.items() <= plain["columns"][0].items()
+    if stored == pa.float64():
+        of_classes = draft_study(path, label="y", known=DeclaredColumns(classes=("0", "1")))
+        assert parse_study(of_classes)["label"]["classes"] == ["0", "1"]
+    if stored == pa.bool_():
+        named = DeclaredColumns(categories={"x": ("no", "yes")}, classes=("no", "yes"))
+        plain = parse_study(draft_study(path, label="y", known=named))
+        assert (plain["label"]["classes"], plain["columns"][0]["categories"]) == (["no", "yes"], ["no", "yes"])
+
+
+def test_times_of_day_are_not_drafted_and_a_range_makes_words_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pa.parquet.write_table(pa.table({"at": pa.array([], pa.time32("s")), "x": pa.array([], pa.string())}), path)
+    with raising(InputError, "column 'at'", got="time"):
+        draft_study(path)
+    ranged = parse_study(draft_study(path, ignore=("at",), known=DeclaredColumns(ranges={"x": (0, 9)})))
+    assert ranged["columns"][0]["kind"] == "number"

@@ -1,5 +1,6 @@
 """How members agree on a study: drafts, cards and the complete study, at a place in memory."""
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from mooring.protocol.driver.journal import Journal
 from mooring.protocol.driver.post import Event, Post
 from mooring.protocol.driver.questions import Given
 from mooring.protocol.messages.card import card_fingerprint, read_card
+from mooring.protocol.messages.public_file import public_file_name
 from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_text import render_study
 from mooring.protocol.participant.steps import join
@@ -19,6 +21,7 @@ from mooring.report.step_pages import StepPages
 from tests.protocol.driver.support import MemoryPlace
 from tests.protocol.support import write_member_card
 from tests.sites import numeric_study
+from tests.study_settings import change
 
 DRAFT = replace(numeric_study(), participants=(), analyst=None)
 
@@ -145,3 +148,100 @@ def test_an_analyst_fetches_the_cards_of_others_and_those_that_are_their_senders
     assert sorted(path.name for path in lab.workspace.root.glob("*.card.toml")) == ["lab.card.toml", "north.card.toml"]
     assert {"refused", "fetched", "notice"} == set(lab.kinds)  # there is no draft yet
     assert not lab.agreement.advance()
+
+
+PUBLIC = b"a public projection"
+PROJECTED = change(DRAFT, projection="public-svd", n_components=3, projection_digest=hashlib.sha256(PUBLIC).hexdigest())
+PUBLIC_FILE = public_file_name(PROJECTED)
+
+
+def test_a_study_is_taken_once_its_public_file_is_there_and_the_one_that_it_names(member: Joined) -> None:
+    assert not member.see(PROJECTED)
+    assert (member.kinds, member.workspace.has_study) == (["fetched", "notice"], False)
+    for sender, content, kinds in (("south", PUBLIC, []), ("lab", b"another", ["refused"])):
+        member.place.content = {path: data for path, data in member.place.content.items() if path.endswith(".toml")}
+        member.place.content[f"{sender}/everybody/{PUBLIC_FILE}"] = content
+        member.post.list()
+        assert not member.agreement.advance()
+        assert (member.kinds, member.workspace.has_study) == (kinds, False)
+    member.place.content[f"lab/everybody/{PUBLIC_FILE}"] = PUBLIC
+    member.post.list()
+    assert member.agreement.advance()
+    assert member.kinds == ["fetched", "notice"]
+    assert (member.workspace.root / PUBLIC_FILE).read_bytes() == PUBLIC
+    assert member.workspace.study.digest == PROJECTED.digest
+    (member.workspace.root / PUBLIC_FILE).write_bytes(b"changed")
+    n_asked = member.place.n_asked
+    member.place.content[f"lab/everybody/{PUBLIC_FILE}"] = PUBLIC + b"!"
+    member.post.list()
+    assert not member.agreement.advance()
+    assert member.place.n_asked > n_asked  # what was changed here is fetched again
+
+
+def put_at(member: Joined) -> dict[str, bytes]:
+    member.post.list()
+    member.agreement.put()
+    return member.place.content
+
+
+def test_a_member_puts_its_card_and_an_analyst_the_study_with_its_public_file(tmp_path: Path) -> None:
+    north = Joined(tmp_path / "north")
+    DRAFT.write(north.workspace.study_file)
+    assert list(put_at(north)) == ["north/everybody/north.card.toml"]
+    lab = Joined(tmp_path / "lab", "analyst")
+    assert list(put_at(lab)) == ["lab/everybody/lab.card.toml"]
+    DRAFT.write(lab.workspace.study_file)
+    assert list(put_at(lab)) == ["lab/everybody/lab.card.toml", "lab/everybody/study.toml"]
+    PROJECTED.write(lab.workspace.study_file)  # a later version replaces it
+    (lab.workspace.root / PUBLIC_FILE).write_bytes(PUBLIC)
+    content = put_at(lab)
+    assert content["lab/everybody/study.toml"] == lab.workspace.study_file.read_bytes()
+    assert content[f"lab/everybody/{PUBLIC_FILE}"] == PUBLIC
+    (lab.workspace.root / PUBLIC_FILE).write_bytes(b"another")
+    assert put_at(lab)[f"lab/everybody/{PUBLIC_FILE}"] == b"another"
+    before = put_at(north)["north/everybody/north.card.toml"]
+    join(north.workspace, name="north")  # with further combining keys
+    assert put_at(north)["north/everybody/north.card.toml"] != before
+
+
+def test_an_analyst_agrees_to_its_own_complete_study_and_tells_its_fingerprint(tmp_path: Path) -> None:
+    lab = Joined(tmp_path / "lab", "analyst")
+    DRAFT.write(lab.workspace.study_file)
+    assert not lab.agreement.advance()
+    assert not lab.agreement.is_reached
+    own = read_card(lab.workspace.root / "lab.card.toml")[1]
+    (folder := tmp_path / "others").mkdir()
+    members = [write_member_card(folder, name)[1] for name in ("north", "south")]
+    study = DRAFT.with_members(members, own)
+    study.write(lab.workspace.study_file)
+    assert lab.agreement.advance()
+    assert lab.agreement.is_reached
+    assert any(study.fingerprint in event.words for event in lab.events)
+    assert lab.asked == []
+
+
+def test_a_complete_study_in_the_folder_is_asked_about_as_one_at_the_place_is(member: Joined) -> None:
+    member.complete().write(member.workspace.study_file)
+    member.yes = False
+    member.post.list()
+    assert not member.agreement.advance()
+    assert member.asked == ["study"]
+    assert not member.see(member.workspace.study)
+    assert member.asked == ["study"] * 2  # once for the one that is in both
+    member.yes = True
+    member.place.content.clear()
+    member.post.list()
+    assert member.agreement.advance()
+    assert member.agreement.is_reached
+    assert not member.agreement.advance()
+    assert len(member.asked) == 3
+    without = Agreement(member.workspace, Post(None, member.post.journal, print), Given(), member.answer)
+    assert without.is_reached  # without a place, the folder's study is the one
+
+
+def test_who_has_not_joined_agrees_to_nothing(member: Joined, tmp_path: Path) -> None:
+    study = member.complete()
+    (member.workspace.root / "north.card.toml").unlink()
+    assert not member.see(study)
+    assert (member.asked, member.workspace.has_study) == ([], False)
+    assert not member.see(study, "south")

@@ -260,7 +260,7 @@ def test_bounds_of_uploads_are_as_on_record() -> None:
         for r, h, v in [(24, 3, 0.01), (52, 13, 0.1), (31, 30, 0.3), (80, 20, 0.0), (10, 2, 1.0)]
     }
     rows = [bound_row(study, n) for study in (noisy, projected) for n in (1, 1000)]
-    check_record(RECORD, "bounds", [by_name, rows])
+    check_record(RECORD, "bounds", [by_name, rows], rel=1e-5)
 
 
 # -------------------------------------------------------------------------------------------------------------- models

@@ -257,3 +257,15 @@ def test_an_alignment_that_cannot_be_certified_says_so_where_that_was_asked(
         assert (record.certificate is not None) == (can and certify)
         notes.append(alignment._NOT_CERTIFIED in record.note)
     assert notes == [False, certify]
+
+
+def test_bundles_made_with_two_anchor_files_are_noted(tmp_path: Path) -> None:
+    study = numeric_study()
+    sent(study, tmp_path / "inbox")
+    bundles = bundles_of(study, tmp_path / "inbox")
+    notes = []
+    for digests in (("0", "0", "0", "0"), ("0", "0", "1", "0")):
+        made = [replace(bundle, anchor_digest=digest) for bundle, digest in zip(bundles, digests, strict=True)]
+        space = align_bundles(study, made, tmp_path / "work", mode="again", certify=False)
+        notes.append("anchor file" in space.record.note)
+    assert notes == [False, True]

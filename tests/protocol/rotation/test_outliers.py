@@ -3,19 +3,30 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.metrics import balanced_accuracy_score, r2_score, roc_auc_score
 
 from mooring import make_anchor
+from mooring.learners import CANDIDATES
+from mooring.learners.fitting import row_folds
 from mooring.protocol.messages.study import Study
+from mooring.protocol.rotation.analyst import outliers
 from mooring.protocol.rotation.analyst.alignment import NOT_CHECKED, align_bundles
 from mooring.protocol.rotation.analyst.alignment_state import read_space
 from mooring.protocol.rotation.analyst.outliers import (
     Fits,
+    _balance,
+    _doubt,
+    _fold_by_owner,
     _Influence,
     _measure,
+    _score_rows,
     find_disagreeing,
+    find_harmful,
     measure_fit,
     measure_fits,
     measure_honest_spread,
@@ -220,3 +231,228 @@ def test_a_loss_of_four_points_of_auc_or_five_of_accuracy_is_harm(score: str, lo
     included[: round(2 * loss * n)] = (0.05, -5.0) if score == "AUC" else (0.5, 0.51)
     without[n:, 1] = included[n:, 1] = 0.95
     assert influence_of(targets, without, included) == pytest.approx(loss * is_harm, rel=1e-3)
+
+
+# What a participant does to the others: scores by row, losses, and who is left out because of them.
+
+
+def test_what_rows_add_to_scores_averages_to_the_auc_the_accuracy_and_r_squared() -> None:
+    """With equal predictions among them, and classes of few rows, of which one of two is left out."""
+    rng = np.random.default_rng(3)
+    codes = np.repeat([0, 1, 2], [40, 25, 3])
+    predicted = np.eye(3)[codes] + rng.standard_normal((68, 3)).round(1)
+    scores, members = _score_rows(np.eye(3)[codes], predicted)
+    mean, variance = _balance(scores, members)
+    by_class = [roc_auc_score(codes == k, predicted[:, k]) for k in range(3)]
+    guessed = predicted.argmax(axis=1)
+    assert mean == pytest.approx([np.mean(by_class), balanced_accuracy_score(codes, guessed)])
+    parts = [scores[:, codes == k].var(axis=1) / (codes == k).sum() for k in range(3)]
+    assert variance == pytest.approx(np.sum(parts, axis=0) / 9 * [4, 1])  # of an AUC, rows on both sides vary
+    small, kept = np.r_[codes[:65], 2, 2], np.r_[0:65]
+    scores, members = _score_rows(np.eye(3)[small], predicted[:67])
+    assert members.shape == (67, 2)
+    mean, _ = _balance(scores, members)
+    assert mean[1] == pytest.approx(np.mean([(guessed[kept] == k)[small[kept] == k].mean() for k in range(2)]))
+    assert _score_rows(np.eye(2)[[0] * 40 + [1] * 2], predicted[:42, :2])[1].size == 0  # one class is no score
+    numbers, guesses = 5 * rng.standard_normal((2, 30, 1))
+    scores, members = _score_rows(numbers, guesses)
+    mean, variance = _balance(scores, members)
+    assert mean == pytest.approx([r2_score(numbers, guesses) - 1])
+    assert variance == pytest.approx([scores.var() / 30])
+    assert np.array_equal(_score_rows(np.ones((4, 1)), np.zeros((4, 1)))[0], -np.ones((1, 4)))  # labels all alike
+
+
+def loss_by(rows_of: Sequence[tuple[int, int]]) -> float:
+    """The loss to others who have so many rows, of which so many are predicted one standard deviation worse."""
+    targets = np.concatenate([np.resize([-1.0, 1.0], n) for n, _ in rows_of])[:, None]
+    worse = np.concatenate([np.arange(n) < n_worse for n, n_worse in rows_of])[:, None]
+    influence = _Influence.__new__(_Influence)
+    influence._targets, influence._owners = targets, np.repeat(np.arange(len(rows_of)), [n for n, _ in rows_of])
+    return influence._compare(np.ones(len(targets), dtype=np.bool_), targets, targets + worse)
+
+
+@pytest.mark.parametrize(
+    ("rows_of", "loss"),
+    [
+        ([(40, 4), (40, 4)], 0.0),  # 0.1, of which three standard deviations are 3 √(0.09 / 80) = 0.1006
+        ([(50, 5), (50, 5)], 0.1),  # and here 0.09
+        ([(20, 2)] * 4, 0.0),
+        ([(30, 3)] * 4, 0.1),  # four others who lose as much show it with fewer rows each
+        ([(400, 100), (400, 0)], 0.0),  # half of the others are no majority
+        ([(400, 100), (400, 100), (400, 0)], 0.5 / 3),
+        ([(400, 100)], 0.25),
+    ],
+)
+def test_a_loss_counts_where_most_of_the_others_have_it_and_it_is_beyond_chance(
+    rows_of: list[tuple[int, int]], loss: float
+) -> None:
+    assert loss_by(rows_of) == pytest.approx(loss)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "examined"),
+    [
+        ([1, *[99] * 14], list(range(15))),  # of fifteen participants, everybody is
+        ([15, *[14] * 15], [0]),  # of more, those with a fifteenth of the rows
+        ([14] * 16, []),
+        ([1, *[99] * 13, 2, 100], [*range(1, 14), 15]),
+    ],
+)
+def test_of_many_participants_those_with_many_rows_are_examined(sizes: list[int], examined: list[int]) -> None:
+    influence = _Influence.__new__(_Influence)
+    influence._owners = np.repeat(np.arange(len(sizes)), sizes)
+    assert influence.list_examined() == examined
+
+
+@pytest.mark.parametrize(
+    ("kind", "quality", "loss"),
+    [
+        ("number", (0.8, 0.61), 0.3),  # R², of which the other learner needs three quarters to be considered
+        ("number", (0.8, 0.59), 0.0),
+        ("number", (0.0, -0.5), 0.0),  # no learner predicts anything
+        ("classes", (0.9, 0.81), 0.3),  # 0.4 and 0.31 above chance
+        ("classes", (0.9, 0.79), 0.0),
+        ("classes", (0.5, 0.4), 0.0),
+    ],
+)
+def test_a_loss_counts_by_learners_that_predict_well_without_the_participant(
+    kind: str, quality: tuple[float, float], loss: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first learner loses nothing, and the other one 0.3."""
+    others, good = np.arange(4000) < 3000, dict(zip(CANDIDATES, quality, strict=True))
+    places = np.random.default_rng(0).permutation(4000) / 4000
+    targets = np.resize([-1.0, 1.0], 4000)[:, None] if kind == "number" else np.eye(2)[np.arange(4000) % 2]
+
+    def predict(name: str, inside: np.ndarray, lost: float = 0.0) -> np.ndarray:
+        """Predictions of this R², or with this AUC: that of a share of rows that are ranked above all others."""
+        rest = targets[inside]
+        if kind == "number":
+            return np.asarray(rest + np.sqrt(1 - good[name] + lost))
+        return np.where((places[inside] < good[name] - lost)[:, None], rest, 1 - rest)
+
+    influence = _Influence.__new__(_Influence)
+    influence._targets, influence._owners = targets, np.where(others, np.arange(4000) % 6 // 2, 9)
+    influence._predicted = {
+        name: predict(name, np.ones(4000, dtype=bool), 0.3 * (name != CANDIDATES[0])) for name in CANDIDATES
+    }
+    monkeypatch.setattr(influence, "_predict", predict)
+    assert influence.measure_loss(9) == pytest.approx(loss, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("p", "losses", "harmful"),
+    [
+        (2, {0: 0.5}, []),
+        (3, {0: 0.5, 1: 0.6}, [1]),
+        (4, {0: 0.5, 1: 0.6}, [1]),
+        (5, {0: 0.5, 1: 0.6, 2: 0.1}, [1, 0]),
+        (6, {0: 0.5, 1: 0.6, 2: 0.1}, [1, 0]),
+        (7, {0: 0.5, 3: 0.6, 2: 0.1, 5: 0.0}, [3, 0, 2]),
+        (7, {}, []),
+    ],
+)
+def test_the_most_harmful_are_removed_one_by_one_and_fewer_than_half(
+    p: int, losses: dict[int, float], harmful: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Influence:
+        def __init__(self, rows: np.ndarray, targets: np.ndarray, owners: np.ndarray, *_: Any) -> None:
+            assert len(rows) == len(targets) == len(owners)
+            self.list_examined = lambda: np.unique(owners).tolist()
+            self.measure_loss = lambda place: losses.get(place, 0.0)
+
+    monkeypatch.setattr(outliers, "_Influence", Influence)
+    owners = np.repeat(np.arange(p), 4)
+    found = find_harmful(np.zeros((4 * p, 1)), owners % 2, owners, kind="classes", seed=0)
+    assert list(found.items()) == [(place, losses[place]) for place in harmful]
+
+
+def test_everybody_s_rows_are_in_all_folds() -> None:
+    labels, owners = np.arange(60) % 3 // 2, np.arange(60) % 2
+    folds = _fold_by_owner(labels, owners, 5)
+    for owner in (0, 1):
+        assert np.array_equal(folds[owners == owner], row_folds(labels[owners == owner], 5))
+
+
+def measured(*triples: tuple[float, float, float]) -> np.ndarray:
+    """Low end, value and high end of one measure, or of two."""
+    return np.array(triples)
+
+
+FINE = measured((0.7, 0.8, 0.9))
+UNCLEAR = measured((-0.1, 0.8, 0.9))
+POOR, PASSABLE = measured((0.1, 0.59, 0.9)), measured((0.1, 0.61, 0.9))
+NONE = measured((np.nan,) * 3)
+
+
+def low(high: float) -> np.ndarray:
+    return measured((-0.2, 0.0, high))
+
+
+def two(correlation: float, accuracy: float) -> np.ndarray:
+    return measured((0.0, 0.1, correlation), (0.0, 0.1, accuracy))
+
+
+BOTH = measured((0.7, 0.8, 0.9), (0.5, 0.6, 0.7))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "suspect", "own", "is_doubted"),
+    [
+        (FINE, FINE, (low(0.39), low(0.39)), FINE, True),
+        (FINE, FINE, (low(0.39), low(0.39)), low(0.1), True),  # below half of the median, whatever its own models say
+        (FINE, FINE, (low(0.41), low(0.41)), measured((0, 0.46, 1)), True),  # below 0.9 of what its own models reach
+        (FINE, FINE, (low(0.41), low(0.41)), measured((0, 0.45, 1)), False),
+        (FINE, FINE, (low(0.71), low(0.71)), FINE, True),  # and of the median
+        (FINE, FINE, (low(0.73), low(0.73)), measured((0, 0.9, 1)), False),
+        (FINE, FINE, (low(0.39), low(0.73)), FINE, False),  # every learner that predicts most must doubt it
+        (FINE, POOR, (low(0.39), low(0.73)), FINE, True),  # one that does not predict as well is not asked
+        (FINE, PASSABLE, (low(0.39), low(0.73)), FINE, False),
+        (UNCLEAR, UNCLEAR, (low(0.1), low(0.1)), FINE, False),  # where nothing predicts, nobody is doubted
+        (UNCLEAR, FINE, (low(0.73), low(0.1)), FINE, True),
+        (FINE, FINE, (NONE, NONE), FINE, False),
+        (BOTH, BOTH, (two(0.8, 0.29), two(0.8, 0.29)), BOTH, True),  # half of the median's balanced accuracy
+        (BOTH, BOTH, (two(0.8, 0.31), two(0.8, 0.31)), BOTH, False),
+        (BOTH, BOTH, (two(0.8, 0.29), two(0.8, 0.29)), measured((0, 0.9, 1), (0, 0.57, 1)), False),
+        (BOTH, BOTH, (two(0.8, 0.28), two(0.8, 0.28)), measured((0, 0.9, 1), (0, 0.57, 1)), True),
+    ],
+)
+def test_who_is_in_doubt_by_hand(
+    first: np.ndarray,
+    second: np.ndarray,
+    suspect: tuple[np.ndarray, np.ndarray],
+    own: np.ndarray,
+    is_doubted: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four participants of ten rows; what both learners say of three of them, of the last one, and what its own say."""
+    assert len(CANDIDATES) == 2
+    own_models = 2
+    of_learner = {0: first, 1: second}
+
+    def measure(targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+        participant, learner = int(targets[0, 0]), int(predicted[0, 0])
+        if learner == own_models:
+            return own
+        return suspect[learner] if participant == 3 else of_learner[learner]
+
+    def doubted(n_rows: int, *, trusted: Sequence[bool] = (True,) * 4) -> list[int]:
+        sizes = [10, 10, 10, n_rows]
+        rows_of: Any = SimpleNamespace(
+            targets=np.repeat(np.arange(4.0), sizes)[:, None],
+            places=np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1]),
+            predict_by_others=lambda name, *_: np.full((sum(sizes), 1), CANDIDATES.index(name)),
+            predict_by_itself=lambda name, at, *_: np.full((at.size, 1), own_models),
+        )
+        return np.flatnonzero(_doubt(rows_of, np.zeros(0), np.array(trusted), 0)).tolist()
+
+    monkeypatch.setattr(outliers, "_measure", measure)
+    assert doubted(10) == [3] * is_doubted
+    assert doubted(9) == []
+    assert doubted(10, trusted=(True, True, False, False)) == [3] * is_doubted
+    assert doubted(10, trusted=(True, False, False, False)) == []  # one alone is no median
+
+
+def test_the_spread_of_honest_fits_is_measured_by_fewer_draws_of_larger_anchors() -> None:
+    rng = np.random.default_rng(4)
+    spreads = [measure_honest_spread(make_anchor(r, h, rng=rng), 0.05) for r, h in ((400, 40), (1000, 80))]
+    check_record(RECORD, "fits, large", spreads)

@@ -1,0 +1,274 @@
+"""What a run waits for, for whom and for how long, and which steps it takes for done; no step is run."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mooring.protocol.driver import Driver, Given
+from mooring.protocol.driver.driver import Waiting
+from mooring.protocol.driver.journal import Journal
+from mooring.protocol.driver.routes import list_routes
+from mooring.protocol.messages.study import Study
+from mooring.protocol.step import AGREED, Awaited, Item, Step
+from mooring.protocol.steps import StepState
+from mooring.protocol.storage.vault import Vault
+from mooring.protocol.workspace import Workspace
+from mooring.report.step_pages import StepPages
+from tests.protocol.driver.support import MemoryPlace
+from tests.protocol.sums.support import make_sum_study
+from tests.sites import vaulted_study
+
+
+class Ward:
+    """Two participants, of whom the first makes the anchor, and an analyst, who have agreed on a study."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.place = root, MemoryPlace()
+        vaults = {name: Vault.create(root / name / "vault") for name in ("north", "south", "lab")}
+        self.study = vaulted_study({name: vaults[name] for name in ("north", "south")}, vaults["lab"], 2, 8)
+        for name in vaults:
+            self.study.write(root / name / "study.toml")
+            self.driver(name).post.journal.agree(self.study.digest)
+
+    def driver(self, name: str, **given: Any) -> Driver:
+        """A run as after a start of the program, which has listed the files at the place."""
+        workspace = Workspace.at(self.root / name, StepPages())
+        driver = Driver(workspace, self.place, Given(is_analyst=name == "lab", **given))
+        driver.post.journal.folder.mkdir(parents=True, exist_ok=True)
+        driver.post.list()
+        return driver
+
+    def put(self, step: str, sender: str) -> None:
+        for route in list_routes(self.study):
+            if (route.step.name, route.sender) == (step, sender):
+                self.place.content[route.at_place.path] = b"x"
+
+    def waits(self, name: str, **given: Any) -> dict[str, Waiting]:
+        """What a look finds that a member's steps wait for."""
+        return {waiting.step: waiting for waiting in self.driver(name, **given).look().waits}
+
+
+@pytest.fixture
+def ward(tmp_path: Path) -> Ward:
+    return Ward(tmp_path)
+
+
+def test_steps_wait_for_those_who_hold_them_up(ward: Ward) -> None:
+    waits = ward.waits("south")
+    assert (waits["share"].members, waits["share"].senders) == (("north",), ("north",))
+    assert (waits["predict"].members, waits["predict"].senders) == (("north",), ("lab",))
+    assert (waits["check"].members, waits["check"].lacks) == ((), ("your table",))
+    assert ward.waits("lab")["align"].members == ("north",)
+    ward.put("deal", "north")
+    assert ward.waits("lab")["align"].members == ward.waits("lab")["align"].senders == ("north", "south")
+    ward.put("share", "north")
+    assert ward.waits("lab")["align"].members == ("north", "south")  # one is there, and not fetched yet
+    assert ward.waits("south")["predict"].members == ("lab",)  # nobody waits for itself
+    assert ward.waits("lab")["align"].most_minutes == 0
+    ward.put("share", "south")
+    assert ward.waits("south")["predict"].members == ("lab",)
+    ward.place.is_away = True
+    assert ward.waits("lab")["align"].members == ("north", "south")  # causes are not known then
+    assert ward.driver("lab").look().away
+
+
+def test_files_that_have_arrived_and_those_of_members_who_stay_out_are_not_waited_for(ward: Ward) -> None:
+    assert ward.waits("lab", without=("north",))["align"].senders == ("south",)
+    inbox = ward.root / "lab" / "inbox"
+    inbox.mkdir()
+    (inbox / "north.bundle").write_bytes(b"x")
+    assert ward.waits("lab")["align"].senders == ("south",)
+    (inbox / "south.bundle").write_bytes(b"x")
+    turn = ward.driver("lab").look()
+    assert "align" not in {waiting.step for waiting in turn.waits}
+    assert "align" in turn.left
+    table = ward.root / "rows.csv"
+    waits = ward.waits("south", answers={"check": {"data": table}})
+    assert "check" not in waits  # the table is in another folder
+    assert "the sealed anchor" in waits["share"].lacks
+    assert "your table" not in waits["share"].lacks
+    (ward.root / "south" / "small.anchor").write_bytes(b"x")
+    assert ward.waits("south")["share"].senders == ()
+
+
+def bundles(n_enough: int) -> Awaited:
+    return Awaited("inbox/NAME.bundle", lambda _: ["north", "south"], lambda _: n_enough)
+
+
+def a_step(*awaits: Awaited, **changes: Any) -> Step:
+    return Step("x", "analyst", "X", "Do x.", "x", "", needs=(AGREED,), awaits=awaits, **changes)
+
+
+def state(step: Step, *lacking: Item, is_done: bool = False) -> StepState:
+    return StepState(step, is_done, lacking)
+
+
+@pytest.mark.parametrize(
+    ("n_enough", "waited", "patience", "minutes"),
+    [(2, 0, 10, 0), (2, 10**6, 10, 0), (1, 0, 10, 10), (1, 590, 10, 10), (1, 610, 10, None), (1, 0, 0, None),
+     (1, 50, 1, 1), (1, 70, 1, None)],
+)  # fmt: skip
+def test_files_that_are_not_needed_are_awaited_for_a_while(
+    n_enough: int, waited: float, patience: int, minutes: int | None, ward: Ward
+) -> None:
+    (ward.root / "lab" / "inbox").mkdir()
+    (ward.root / "lab" / "inbox" / "north.bundle").write_bytes(b"x")
+    driver = ward.driver("lab", patience=patience)
+    journal = driver.post.journal
+    journal.entries = replace(journal.entries, waits={"inbox/NAME.bundle": time.time() - waited})
+    waiting = driver._weigh(state(a_step(bundles(n_enough))))
+    assert (None if waiting is None else (waiting.most_minutes, waiting.senders)) == (
+        None if minutes is None else (minutes, ("south",))
+    )
+    both = driver._weigh(state(a_step(bundles(n_enough), bundles(2))))  # each is waited for in turn
+    assert both is not None
+    assert both.senders == ("south",)
+    (ward.root / "lab" / "inbox" / "south.bundle").write_bytes(b"x")
+    assert driver._weigh(state(a_step(bundles(n_enough)))) is None
+
+
+def test_a_wait_is_noted_by_a_pass_and_not_by_a_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    journal = Journal(tmp_path, "memory")
+    journal.folder.mkdir(parents=True)
+    assert journal.measure_wait("a", note=False) == 0.0
+    now[0] += 50
+    assert journal.measure_wait("a", note=False) == 0.0
+    assert journal.measure_wait("a", note=True) == 0.0
+    now[0] += 7
+    assert [journal.measure_wait("a", note=note) for note in (False, True, True)] == [7.0] * 3
+    assert journal.measure_wait("b", note=False) == 0.0
+    assert Journal(tmp_path, "memory").measure_wait("a", note=False) == 7.0
+    now[0] -= 100  # a clock that was set back
+    assert journal.measure_wait("a", note=False) == 0.0
+    assert journal.measure_wait("a", note=True) == 0.0
+    now[0] += 3
+    assert journal.measure_wait("a", note=True) == 3.0
+
+
+def test_one_folder_is_one_place_however_it_is_written(tmp_path: Path) -> None:
+    (tmp_path / "post").mkdir()
+    address = str(tmp_path / "post")
+    folders = {
+        Journal(tmp_path, each).folder for each in (address, f"{address}/", f"file://{address}", f"{address}/../post")
+    }
+    assert len(folders) == 1
+    assert len({Journal(tmp_path, each).folder for each in ("s3://a/b", "s3://a/b/", "s3://a/c", "")}) == 3
+    assert all(len(folder.name) == 16 for folder in folders)
+
+
+def test_before_a_study_is_agreed_on_its_steps_wait_for_that(ward: Ward) -> None:
+    driver = ward.driver("south")
+    assert driver.look().questions == ()
+    driver.post.journal.agree("")
+    for step in (a_step(), a_step(bundles(2))):
+        waiting = driver._weigh(state(step))
+        assert waiting is not None
+        assert (waiting.lacks, waiting.members) == ((AGREED.what,), ())
+    assert driver._weigh(state(replace(a_step(), needs=()))) is None
+    turn = driver.look()
+    assert [question.kind for question in turn.questions] == ["study"]
+    assert not turn.is_finished
+    lab = ward.driver("lab")
+    lab.post.journal.agree("")
+    assert lab.look().questions == ()  # its own study
+
+
+def test_a_step_is_done_once_what_it_sends_is_there_unless_it_is_repeated(ward: Ward) -> None:
+    driver = ward.driver("south")
+    share = next(route.step for route in list_routes(ward.study) if route.step.name == "share")
+    assert not driver._is_done(state(share))
+    assert not driver._is_done(state(share, is_done=True))
+    (ward.root / "south" / "south.bundle").write_bytes(b"x")
+    assert driver._is_done(state(share, is_done=True))
+    assert not driver._is_done(state(share))
+    assert driver._is_done(state(a_step(), is_done=True))  # one that sends nothing
+    driver.repeat("share", "check")
+    assert driver._repeated == ["check", "share"]
+    assert not driver._is_done(state(share, is_done=True))
+
+
+def test_a_table_is_checked_again_if_it_is_another_and_nothing_is_shared(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = ward.root / "rows.csv"
+    table.write_text("a\n")
+    driver = ward.driver("south", answers={"check": {"data": table}})
+    check = replace(a_step(), name="check")
+    assert not driver._is_table_new()  # none was checked
+    driver.post.journal.note_checked(driver.post.hash_own(table))
+    assert driver._is_done(state(check, is_done=True))
+    table.write_text("a, b\n")
+    assert driver._is_table_new()
+    assert not driver._is_done(state(check, is_done=True))
+    assert driver._is_done(state(a_step(), is_done=True))  # no other step
+    for answer in ({"data": "rows.csv"}, {"data": ward.root / "none.csv"}, {}):
+        other = ward.driver("south", answers={"check": answer})
+        assert not other._is_table_new()
+    monkeypatch.setattr("mooring.protocol.driver.driver.BUNDLE", SimpleNamespace(is_there=lambda _: True))
+    assert not driver._is_table_new()
+
+
+def test_a_members_own_file_is_handed_to_it_once(ward: Ward) -> None:
+    driver, source, target = ward.driver("north"), ward.root / "a", ward.root / "in" / "a"
+    assert not driver._hand_to_self(source, target)
+    source.write_bytes(b"x")
+    assert not driver._hand_to_self(source, source)
+    assert driver._hand_to_self(source, target)
+    assert not driver._hand_to_self(source, target)
+    source.write_bytes(b"other")
+    assert driver._hand_to_self(source, target)
+    assert target.read_bytes() == b"other"
+
+
+def test_a_run_is_finished_once_all_that_is_for_the_member_alone_has_arrived(ward: Ward) -> None:
+    def missing(name: str, **given: Any) -> set[str]:
+        return {route.source.rpartition("/")[2] for route in ward.driver(name, **given).list_missing()}
+
+    assert missing("south") == {"map.safetensors", "model.safetensors"}
+    assert missing("south", without=("lab",)) == set()
+    assert missing("lab") == set()  # its steps wait for bundles
+    (ward.root / "south" / "result").mkdir()
+    (ward.root / "south" / "result" / "map.safetensors").write_bytes(b"x")
+    assert missing("south") == {"model.safetensors"}
+    assert not ward.driver("south").look().is_finished
+    declined = ward.driver("south")
+    declined._declined.add("share")
+    assert declined.look().is_finished  # who does not share has nothing to wait for
+
+
+def test_once_a_list_is_closed_nobody_shares_any_more(tmp_path: Path) -> None:
+    given, place = make_sum_study(tmp_path, p=3, epsilon=2.0), MemoryPlace()
+    root = tmp_path / "p0"
+    root.mkdir()
+    study: Study = given.study
+    study.write(root / "study.toml")
+    workspace = Workspace(root, root / "study.toml", given.vaults[0].folder, root / "analysis", StepPages())
+    driver = Driver(workspace, place, Given())
+    driver.post.journal.folder.mkdir(parents=True)
+    closing = next(route for route in list_routes(study) if route.step.name == "align")
+    for agrees, is_there, is_closed in ((False, True, False), (True, False, False), (True, True, True)):
+        driver.post.journal.agree(study.digest if agrees else "")
+        place.content = {closing.at_place.path: b"x"} if is_there else {}
+        driver.post.list()
+        assert driver.is_closed == is_closed
+        if agrees:
+            assert ("share" in {own.step.name for own in driver.list_own_states()}) != is_closed
+    place.content.clear()
+    driver.post.list()
+    (root / "analysis").mkdir()
+    (root / closing.source).write_bytes(b"x")
+    assert driver.is_closed
+
+
+def test_an_analyst_alone_takes_the_designers_steps_and_steps_of_people_are_left_to_them(ward: Ward) -> None:
+    names = {own.step.name for own in ward.driver("south").list_own_states()}
+    assert {"check", "share", "predict"} <= names
+    assert not names & {"header", "match", "collect", "report", "align", "deal"}
+    assert "deal" in {own.step.name for own in ward.driver("north").list_own_states()}
+    assert {"align", "train", "deliver"} <= {own.step.name for own in ward.driver("lab").list_own_states()}
