@@ -80,6 +80,7 @@ def test_a_locked_vault_says_nobody_until_its_passphrase_is_given(
     assert asked == [workspace.vault_folder]
 
 
+@pytest.mark.posix
 def test_hidden_files_links_and_folders_are_no_files_of_a_folder(workspace: Workspace) -> None:
     root = workspace.root
     for name in ("b.csv", "a.csv", ".hidden.csv", "c.txt"):
