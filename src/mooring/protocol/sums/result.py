@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from mooring.errors import InputError
 from mooring.learners.models import ModelSpec, refuse_model
 from mooring.mechanisms.sums.general.features import LevelFeatures, select_schema
+from mooring.mechanisms.sums.guarantee import bound_share
 from mooring.mechanisms.sums.settings import make_features
 from mooring.protocol.messages.result import DeliveredModel, Release, find_model_limit, read_delivered_model
 from mooring.protocol.messages.study import Study
@@ -24,8 +24,6 @@ from mooring.typing import Matrix
 
 if TYPE_CHECKING:
     from mooring.learners.models import Predicted
-
-_LARGEST_EXPONENT = 50.0  # beyond which the bound is 1 in any case
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +58,7 @@ def guaranteed_risk(study: Study) -> float:
     promise = sum_promise(study)
     if promise is None or not study.model_limit:
         return 1.0
-    epsilon, delta = promise
-    rate = FALSE_POSITIVE_RATES[find_model_limit(study).measure]
-    return min(1.0, math.exp(min(epsilon, _LARGEST_EXPONENT)) * rate + delta)
+    return bound_share(*promise, FALSE_POSITIVE_RATES[find_model_limit(study).measure])
 
 
 def model_schema(study: Study, outcome: str = "") -> Schema:
