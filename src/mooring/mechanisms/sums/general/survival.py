@@ -50,7 +50,7 @@ def find_survival_columns(survival: Survival, columns: Sequence[Levels]) -> list
         problem = f"The column {survival.time!r} of times must be a number that is not on a logarithmic scale."
         raise InputError("survival", problem=problem, cure="Declare it as a number of days or months.")
     words = event.names[: event.n_levels - event.has_missing]
-    if len(words) != 2 or not event.is_exact or survival.occurred not in words:
+    if len(words) != 2 or survival.occurred not in words:
         problem = (
             f"The column {survival.event!r} of events must have two values, one of them {survival.occurred[:60]!r}."
         )
