@@ -15,8 +15,9 @@ from mooring.mechanisms.sums.answers.forecast import (
     forecast_total,
     invent_total,
 )
+from mooring.mechanisms.sums.general.survival import Survival
 from mooring.mechanisms.sums.general.total import PairwiseTotal
-from mooring.mechanisms.sums.general.workload import Workload, make_workload
+from mooring.mechanisms.sums.general.workload import Functional, Workload, make_workload
 from mooring.mechanisms.sums.guarantee import calibrate_multiplier
 from mooring.tables.schema import Column, Label, Schema
 from mooring.testing.answers import draw_total, population
@@ -27,6 +28,47 @@ WIDE = make_workload(
         Label("ill", "classes", ("no", "yes")),
     )
 )
+
+
+KINDS = make_workload(
+    Schema(
+        (
+            Column("kind", "category", categories=("a", "b", "c"), missing="indicate"),
+            Column("visits", "integer", 0, 6, missing="indicate"),
+            Column("level", "number", 10, 30, missing="indicate"),
+            Column("days", "number", 0, 100, missing="indicate"),
+        ),
+        Label("died", "classes", ("no", "yes")),
+    ),
+    survival=Survival("days", "died", "yes", (0.0, 10.0, 20.0, 30.0)),
+)
+
+
+def test_rows_are_invented_as_is_stated() -> None:
+    """Levels equally frequent, numbers about the middle of their range, half with the event by the last interval."""
+    n = 1_000
+    total = invent_total(KINDS, n, 2.0)
+    constant = KINDS.constant
+    assert (total.n_rows, total.noise_variance) == (pytest.approx(n), 2.0)
+
+    def count(first: Functional, second: Functional = constant) -> float:
+        return total.estimate(KINDS.product(first, second)) / n
+
+    shares = {
+        levels.name: [count(KINDS.indicator(levels.name, name)) for name in levels.names] for levels in KINDS.columns
+    }
+    assert shares["kind"] == pytest.approx([1 / 3] * 3 + [0], abs=1e-9)
+    for name, middle, deviation in (("visits", 3.0, 0.75), ("level", 20.0, 2.5)):
+        number = KINDS.number(name)
+        mean, squares = count(number), count(number, number)
+        assert mean == pytest.approx(middle, rel=1e-6)
+        assert np.sqrt(squares - mean**2) == pytest.approx(deviation, rel=2e-3)
+        assert shares[name][-1] == pytest.approx(0, abs=1e-9)
+        assert count(number, KINDS.indicator("kind", "b")) == pytest.approx(mean / 3)
+    ends, seen = 1 - 0.5 ** (1 / 3), 0.8 ** (1 / 3)
+    left = [(1 - ends) ** k * seen**k for k in range(4)]
+    expected = [share * part for share in left[:3] for part in (ends, (1 - ends) * (1 - seen))]
+    assert shares["days × died"] == pytest.approx([*expected, 0.5 * 0.8, 0.0], abs=1e-9)
 
 
 def noise_of(workload: Workload, epsilon: float) -> float:

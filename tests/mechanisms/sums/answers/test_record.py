@@ -1,6 +1,6 @@
 """The figures of every answer on record (see tests/record.py): of a total without noise, with little and with much."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,12 @@ from mooring.mechanisms.sums.answers.odds_ratios import estimate_odds_ratios
 from mooring.mechanisms.sums.answers.regression import regress
 from mooring.mechanisms.sums.answers.survival import estimate_survival
 from mooring.mechanisms.sums.answers.synthesis import synthesize
-from mooring.mechanisms.sums.general.total import PairwiseTotal
+from mooring.mechanisms.sums.general.survival import Survival
+from mooring.mechanisms.sums.general.total import PairwiseTotal, sum_exactly
+from mooring.mechanisms.sums.general.workload import make_workload
 from mooring.testing.answers import draw_total, population
 from tests.mechanisms.sums.answers.test_refusals import draw_missing
+from tests.mechanisms.sums.test_workload import LOGS, SCHEMA, draw_rows
 from tests.record import check_record
 
 RECORD = Path(__file__).parent / "record.json"
@@ -28,7 +31,17 @@ TOTALS: dict[str, Callable[[], PairwiseTotal]] = {
     "little noise": cache(lambda: draw_total(1, 2.0, 6_000)),
     "much noise": cache(lambda: draw_total(2, 0.3, 3_000)),
     "missing": cache(lambda: draw_missing(800)[0]),
+    "kinds": cache(lambda: draw_kinds()),
+    "kinds, noise": cache(lambda: draw_kinds().with_noise(np.random.default_rng(1), 2.0)),
 }
+
+
+def draw_kinds() -> PairwiseTotal:
+    """Every kind of column: logarithms that begin at zero and above, whole numbers, missing values, times and events."""
+    rows, _ = draw_rows(np.random.default_rng(4))
+    survival = Survival("age", "ill", "yes", (0.0, 30.0, 50.0, 90.0))
+    workload = make_workload(SCHEMA, log_scaled=LOGS, survival=survival, impossible=["sex=m, children=4"])
+    return sum_exactly(workload, rows[:, :-1], rows[:, -1])
 
 
 MIXTURES = ("odds_ratios", "synthesis")  # modules that fit one: 250 steps of a fit amplify rounding
@@ -44,10 +57,10 @@ def invent_mixture(total: PairwiseTotal) -> Mixture:
     return Mixture(total.workload, np.array([0.5, 0.3, 0.2]), tuple(tables), spreads)
 
 
-def synthetic_figures(total: PairwiseTotal) -> list[list[float]]:
-    rows = synthesize(total, 400, seed=1, impossible=[{"sex": "m", "ward": "c"}]).to_frame()
+def synthetic_figures(total: PairwiseTotal, impossible: Sequence[dict[str, str]]) -> list[list[float]]:
+    rows = synthesize(total, 400, seed=1, impossible=impossible).to_frame()
     numbers, words = rows.select_dtypes("number"), rows.select_dtypes(exclude="number")
-    shares = [float((words[name] == value).mean()) for name in words for value in sorted(set(words[name]))]
+    shares = [float((words[name] == value).mean()) for name in words for value in sorted(set(words[name].dropna()))]
     return [list(numbers.mean()), list(numbers.std()), list(numbers.corr().to_numpy()[0]), shares]
 
 
@@ -61,13 +74,27 @@ QUESTIONS: dict[str, Callable[[PairwiseTotal], Any]] = {
     "life table": lambda total: estimate_survival(total, estimator="life-table"),
     "odds": lambda total: estimate_odds_ratios(total, "ill ~ age + sex"),
     "forecast": forecast_total,
-    "synthetic": synthetic_figures,
+    "synthetic": lambda total: synthetic_figures(total, [{"sex": "m", "ward": "c"}]),
 }
-OF_MISSING = {
+OF_MISSING: dict[str, Callable[[PairwiseTotal], Any]] = {
     "described": describe,
     "associated": associate,
     "regressed": lambda total: regress(total, "score ~ weight + stage"),
 }
+OF_KINDS: dict[str, Callable[[PairwiseTotal], Any]] = {
+    "described": describe,
+    "described by stage": lambda total: describe(total, by="stage", columns=["weight", "income", "children", "sex"]),
+    "regressed": lambda total: regress(total, "log(marker) ~ weight + stage + children"),
+    "regressed shares": lambda total: regress(total, "sex ~ C(children) + weight"),
+    "associated": lambda total: associate(total, ["weight", "income", "marker", "stage", "sex"]),
+    "survival": estimate_survival,
+    "forecast": forecast_total,
+    "synthetic": lambda total: synthetic_figures(total, []),
+}
+
+
+def questions_of(drawn: str) -> dict[str, Callable[[PairwiseTotal], Any]]:
+    return OF_MISSING if drawn == "missing" else OF_KINDS if drawn.startswith("kinds") else QUESTIONS
 
 
 def figures_in(plain: Any) -> Iterator[Any]:
@@ -83,12 +110,12 @@ def figures_in(plain: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize(
     ("drawn", "asked"),
-    [(drawn, asked) for drawn in TOTALS for asked in (OF_MISSING if drawn == "missing" else QUESTIONS)],
+    [(drawn, asked) for drawn in TOTALS for asked in questions_of(drawn)],
 )
 def test_what_a_total_answers_is_as_on_record(drawn: str, asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in MIXTURES:
         monkeypatch.setattr(f"mooring.mechanisms.sums.answers.{module}.fit_mixture", invent_mixture)
-    ask = (OF_MISSING if drawn == "missing" else QUESTIONS)[asked]
+    ask = questions_of(drawn)[asked]
     try:
         answer = ask(TOTALS[drawn]())
     except InputError as refused:
