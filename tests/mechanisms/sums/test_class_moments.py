@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mooring.errors import InputError
 from mooring.mechanisms.sums.class_moments import ClassAccumulator, ClassLayout, count_components
-from mooring.mechanisms.sums.guarantee import SumPrivacy, calibrate_products
+from mooring.mechanisms.sums.guarantee import SumPrivacy, calibrate_multiplier, calibrate_products
 from mooring.mechanisms.sums.settings import SumSettings, make_features, make_layout, make_scheme
 from mooring.mechanisms.sums.sums import Integers
 from mooring.protocol.sums.description import list_sums
@@ -156,6 +156,30 @@ def test_classes_are_summed_on_their_own_from_a_public_number_of_rows_on() -> No
     assert count(4000) == 0 < count(4000, epsilon=2.0) < count(4000, epsilon=8.0)  # few rows need little noise
     assert count(60_000, m=10) == count(6000)
     assert count(60_000, n_classes=2) == 0
+
+
+@pytest.mark.parametrize("n_classes", [3, 10, 1000])
+def test_the_number_of_components_follows_from_the_signal_within_what_a_bundle_holds(n_classes: int) -> None:
+    """1.5 r to the power of two thirds, from r = 150 on, in 2¹⁶ numbers of all classes, or 16 where those are too few."""
+    sigma, m = calibrate_multiplier(2.0, 1e-6), 3
+    most = max(D for D in range(1, 300) if n_classes * D * (D + 1) // 2 <= 2**16) - 1
+    for signal in (149.9, 150.1, 400.0, 1000.0, 1e5):
+        n = round(signal * n_classes * m * sigma)
+        expected = max(16, min(round(1.5 * signal ** (2 / 3)), most)) if signal > 150 else 0
+        assert count_components(n, n_classes, 2.0, 1e-6, m) == expected
+
+
+def test_a_layout_by_class_has_up_to_two_to_the_23_sums_of_two_features_and_two_classes_at_least() -> None:
+    assert ClassLayout(2, 2).size == 6
+    assert ClassLayout(2895, 2).size == 2895 * 2896
+    for n_features, n_classes in ((1, 2), (2, 1), (2896, 2)):
+        with pytest.raises(InputError) as caught:
+            ClassLayout(n_features, n_classes)
+        assert caught.value.what == "n_features"
+    layout = ClassLayout(113, 10)
+    assert layout.most_rows == (2**60 - 1) // 2**35
+    assert 0 < layout.resolution - layout.scale - math.sqrt(113) < 1
+    assert layout.sensitivity_squared == 2**68
 
 
 def picture_settings(**entries: object) -> SumSettings:

@@ -8,9 +8,14 @@ import pytest
 
 from mooring.mechanisms.sums.features.columns import RowFeatures, TableFeatures
 from mooring.mechanisms.sums.features.pictures import PictureFeatures, filters_of, fit_to_public
+from mooring.mechanisms.sums.general.features import extract_sums, select_schema
+from mooring.mechanisms.sums.general.total import sum_exactly
+from mooring.mechanisms.sums.general.workload import make_workload
 from mooring.mechanisms.sums.guarantee import SumPrivacy, calibrate_sums
 from mooring.mechanisms.sums.sums import Outcome, SumLayout
 from tests.mechanisms.sums.test_sums import SCHEMA, promised_epsilon
+from tests.mechanisms.sums.test_workload import LOGS, draw_rows
+from tests.mechanisms.sums.test_workload import SCHEMA as GENERAL
 from tests.record import check_record
 
 RECORD = Path(__file__).parent / "record.json"
@@ -53,6 +58,20 @@ def test_features_of_pictures_are_as_on_record(size: tuple[int, int]) -> None:
 def test_features_of_rows_are_the_rows_at_one_length() -> None:
     rows = RowFeatures(2, 0.19).apply(np.array([[3.0, 4.0], [0.0, 0.0]]))
     assert np.allclose(rows, [[0.54, 0.72, 0.19**0.5], [0.0, 0.0, 0.19**0.5]])
+
+
+@pytest.mark.parametrize("outcome", ["ill", "stage", "weight", "children", "age"])
+def test_sums_of_models_from_the_general_total_are_as_on_record(outcome: str) -> None:
+    """With outcomes of two levels, of three that may be missing, and numbers, of which one may be missing."""
+    rows, _ = draw_rows(np.random.default_rng(2))
+    workload = make_workload(GENERAL, log_scaled=LOGS)
+    total = sum_exactly(workload, rows[:, :-1], rows[:, -1]).with_noise(np.random.default_rng(3), 4.0)
+    schema = select_schema(workload, GENERAL, outcome)
+    sums = extract_sums(total, schema)
+    products = [np.diag(sums.products), sums.products @ np.sin(np.arange(len(sums.products)))]
+    figures = [products, sums.outcomes, sums.noise_scales, sums.constant_share, sums.n_classes, sums.columns]
+    kinds = [sums.unit_length, [column.name for column in schema.columns], schema.label.kind, schema.label.classes]
+    check_record(RECORD, f"general, {outcome}", [*figures, kinds, schema.label.low, schema.label.high])
 
 
 @pytest.mark.parametrize("n_classes", [0, 2, 4])
