@@ -84,7 +84,7 @@ class Running:
 @contextmanager
 def serving(folder: Path, place: str = "") -> Iterator[Running]:
     listener, application = make_desk(folder, announce=lambda address: None)
-    application.guide.first_wait = application.guide.longest_wait = 0.2
+    application.guide.first_wait, application.guide.longest_wait = 0.2, 0.5
     server = make_server(application)
     thread = Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()

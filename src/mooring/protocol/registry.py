@@ -52,15 +52,17 @@ def list_exchanges() -> list[Exchange]:
 
 
 def list_own_steps() -> dict[str, tuple[Sequence[Step], Sequence[Addition]]]:
-    """Return, for each mechanism, the steps that only it has, and what it adds to common steps."""
-    by_mechanism: dict[str, tuple[Sequence[Step], Sequence[Addition]]] = {}
-    for name, entry in _MECHANISMS.items():
-        if isinstance(entry, str):
-            steps = import_module(f"{entry}.steps")
-            by_mechanism[name] = steps.STEPS, steps.ADDITIONS
-        else:
-            by_mechanism[name] = entry.steps, entry.additions
-    return by_mechanism
+    """Return what `own_steps_of` returns for each mechanism."""
+    return {name: own_steps_of(name) for name in _MECHANISMS}
+
+
+def own_steps_of(name: str) -> tuple[Sequence[Step], Sequence[Addition]]:
+    """Return the steps that only the mechanism with this name has, and what it adds to common steps."""
+    entry = _MECHANISMS[name]
+    if isinstance(entry, str):
+        steps = import_module(f"{entry}.steps")
+        return steps.STEPS, steps.ADDITIONS
+    return entry.steps, entry.additions
 
 
 def list_sendable_files() -> list[SendableFile]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mooring.errors import InputError
 from mooring.protocol.common_steps import COMMON
-from mooring.protocol.registry import exchange_of, list_own_steps
+from mooring.protocol.registry import exchange_of, list_own_steps, own_steps_of
 from mooring.protocol.step import AGREED, Addition, Item, Step
 from mooring.protocol.workspace import Workspace
 
@@ -55,7 +55,7 @@ def list_steps() -> dict[str, list[Step]]:
 
 def steps_of(study: Study) -> list[Step]:
     """Return all steps of a study in the order in which they are taken."""
-    return list_steps()[study.mechanism.name]
+    return arrange_steps(*own_steps_of(study.mechanism.name))
 
 
 def find_step(workspace: Workspace, name: str) -> Step:

@@ -89,9 +89,10 @@ class Workspace:
         """The study; it is read again when its file has changed."""
         from mooring.protocol.messages.study import Study
 
-        if not self.has_study:
+        try:
+            facts = self.study_file.stat()
+        except OSError:
             return Study.read(self.study_file)  # which says what is missing
-        facts = self.study_file.stat()
         version = (facts.st_ino, facts.st_mtime_ns, facts.st_size)
         if self._read is None or self._read[0] != version:
             self._read = version, Study.read(self.study_file)

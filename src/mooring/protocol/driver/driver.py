@@ -159,7 +159,7 @@ class Driver:
     @property
     def is_closed(self) -> bool:
         """Whether a file that gathering contributions sends shows that later ones come too late."""
-        routes = list_routes(self.workspace.study) if self.agreement.is_reached else []
+        routes = list_routes(self.workspace.study) if self.agreement.is_reached else ()
         closing = [route for route in routes if route.step.name == GATHER]
         return any(
             route.at_place.path in self.post.files or (self.workspace.root / route.source).is_file()

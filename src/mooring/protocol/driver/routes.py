@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from mooring.atomic_io import open_plain_file
@@ -51,7 +52,8 @@ class Route:
         return PlacedFile(self.sender, recipient or EVERYBODY, f"{self.name}{SUFFIX if recipient else ''}")
 
 
-def list_routes(study: Study) -> list[Route]:
+@lru_cache(maxsize=8)  # a pass of the driver asks some twenty times
+def list_routes(study: Study) -> tuple[Route, ...]:
     """Return the routes of all files that the steps of a complete study send once its roster is agreed on."""
     roles = {member.name: roles_of(study, member.name) for member in list_members(study)}
     routes = list[Route]()
@@ -68,7 +70,7 @@ def list_routes(study: Study) -> list[Route]:
                     by_source.setdefault(source, {})[recipient] = f"{sent.arrives}/{name}" if sent.arrives else name
                     grows |= {source} if sent.grows else set()
             routes += [Route(step, sender, source, arrivals, source in grows) for source, arrivals in by_source.items()]
-    return routes
+    return tuple(routes)
 
 
 def bound_bytes(study: Study) -> int:
