@@ -4,12 +4,16 @@ import math
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from mooring.attacks import DoesNotApply, LabelledFeatures, MembershipScores, PairwiseView, attacks_on, run
 from mooring.attacks.sums.leverage import score_without_sums
+from mooring.attacks.sums.pairwise_difference import pairwise_difference
 from mooring.audit import AuditSettings, PairwiseSimulation, attack_total, simulate_general_total, simulate_sums
 from mooring.audit.measurement import measure_leakage
 from mooring.audit.sums.canaries import audit_pairwise_epsilon
@@ -132,6 +136,36 @@ def test_the_difference_to_the_population_tells_members_and_noise_hides_them() -
     n = simulated(None)[2]
     assert abs(Membership(control[:n], control[n:]).auc - 0.5) < 0.1
     assert abs(area("pairwise-difference", 0.5) - 0.5) < 0.12
+
+
+@pytest.mark.parametrize(("n_rows", "noise_variance"), [(40.0, 0.0), (40.0, 9.0), (0.3, 9.0)])
+def test_the_difference_is_scored_by_the_normal_densities_of_its_entries(n_rows: float, noise_variance: float) -> None:
+    """Each entry is one of a normal variable with and without the row; a total has one row at least."""
+    rng, n, constant = np.random.default_rng(6), max(n_rows, 1.0), 0.4
+    known, asked = (np.hstack([np.full((k, 1), constant), rng.standard_normal((k, 5))]) for k in (25, 3))
+    known[:, 2] = 0.5  # its product with the constant and one bubble do not vary
+    known[:, 5] = asked[:, 5] = 1.0
+    shared = np.ones((6, 6), dtype=bool)
+    shared[1, 3] = False
+    matrix = n * known.T @ known / len(known) + rng.standard_normal((6, 6))
+    matrix = (matrix + matrix.T) / 2
+    view: Any = SimpleNamespace(
+        layout=SimpleNamespace(workload=SimpleNamespace(n_features=4, shared=shared)),
+        honest=SimpleNamespace(n_rows=n_rows, noise_variance=noise_variance, matrix=matrix),
+        require_population=lambda: known,
+        candidates=asked,
+        vectors=lambda rows: (rows[:, :4], rows[:, 4:]),
+    )
+    pairs = [(0, 1), (0, 2), (0, 3), (1, 2), (2, 3), (0, 4), (0, 5)]
+    expected = np.zeros(3)
+    for i, j in pairs:
+        products = known[:, i] * known[:, j]
+        scale = np.sqrt(
+            n * (1 + n / 25) * max(products.var(), 1e-6 * (constant**2 if j > 3 else 1)) + noise_variance / 2
+        )
+        seen, added = matrix[i, j] - n * products.mean(), asked[:, i] * asked[:, j]
+        expected += norm.logpdf(seen, added, scale) - norm.logpdf(seen, 0.0, scale)
+    np.testing.assert_allclose(pairwise_difference(view, rng=RNG).scores, expected)
 
 
 @pytest.mark.parametrize("epsilon", [None, 8.0])

@@ -14,6 +14,7 @@ from mooring.attacks import DoesNotApply, LabelledFeatures, MembershipScores, Su
 from mooring.attacks.sums.class_of_one import class_of_one
 from mooring.attacks.sums.column_space import column_space
 from mooring.attacks.sums.leverage import measure_leverage, score_without_sums
+from mooring.attacks.sums.pairwise_register import pairwise_register
 from mooring.attacks.sums.register import register
 from mooring.attacks.sums.whitened_difference import whitened_difference
 from mooring.audit import SumSimulation, simulate_sums
@@ -292,6 +293,15 @@ def test_of_one_honest_row_the_column_space_is_a_line() -> None:
     assert column_space(view, rng=RNG).scores == pytest.approx(-beside, abs=1e-6)
 
 
+@pytest.mark.parametrize(("variance", "is_empty"), [(0.9e-10, True), (1.1e-10, False)])
+def test_a_direction_is_empty_if_its_sum_of_squares_is_rounding(variance: float, is_empty: bool) -> None:
+    candidates = LabelledFeatures(np.array([[3.0, 2.0]]), np.zeros((1, 0)))
+    products = 7 * np.diag([variance, 1.0])
+    view: Any = SimpleNamespace(noise=None, honest=SimpleNamespace(products=products), candidates=candidates)
+    with nullcontext() if is_empty else pytest.raises(DoesNotApply):
+        assert column_space(view, rng=RNG).scores == pytest.approx([-9.0])
+
+
 @pytest.mark.parametrize(("n", "applies"), [(170, False), (171, True), (200, True), (201, False)])
 def test_a_register_must_be_one(n: int, applies: bool) -> None:
     """A register has at least 95 % of the 180 rows, and no more candidates than can be solved for."""
@@ -299,3 +309,58 @@ def test_a_register_must_be_one(n: int, applies: bool) -> None:
     view = simulated("plain")[0].view(asked=asked)
     with nullcontext() if applies else pytest.raises(DoesNotApply):
         assert np.isfinite(register(view, rng=RNG, most_candidates=200).scores).all()
+
+
+def solve_by_ridge(contributions: np.ndarray, sums: np.ndarray, share: float) -> np.ndarray:
+    """The membership of least squares, given what each candidate adds and the sums, both in units of the noise."""
+    scale = math.sqrt(share * (1 - share))
+    rows = np.vstack([contributions.T, np.eye(len(contributions)) / scale])
+    right = np.concatenate([sums, np.full(len(contributions), share / scale)])
+    return np.asarray(np.linalg.lstsq(rows, right, rcond=None)[0])
+
+
+REGISTERS = [(12.0, 0.3, 0.4), (1.0, 2.0, 2.0), (31.0, 0.5, 0.8), (12.0, 0.0, 0.0)]  # with 30 candidates, 5 to 95 %
+
+
+@pytest.mark.parametrize(("n_rows", "noise", "on_labels"), REGISTERS)
+def test_a_register_is_solved_by_least_squares(n_rows: float, noise: float, on_labels: float) -> None:
+    """Of shares of members from 5 to 95 %; sums without noise are as exact as a ten-thousandth."""
+    rng = np.random.default_rng(1)
+    phi, y, S, T = (rng.standard_normal(shape) for shape in ((30, 3), (30, 2), (3, 3), (3, 2)))
+    S = 5 * (S + S.T)
+    honest = SimpleNamespace(products=S, outcomes=T, n_rows=n_rows, noise_scales=(noise, on_labels))
+    view: Any = SimpleNamespace(honest=honest, candidates=LabelledFeatures(phi, y))
+    scales = np.repeat([max(noise, 1e-4), max(on_labels, 1e-4)], [9, 6])
+    added = [
+        np.concatenate([np.outer(f, part).ravel() for part in (f, k)]) / scales for f, k in zip(phi, y, strict=True)
+    ]
+    sums = np.concatenate([S.ravel(), T.ravel()]) / scales
+    expected = solve_by_ridge(np.array(added), sums, min(max(n_rows / 30, 0.05), 0.95))
+    np.testing.assert_allclose(register(view, rng=RNG).scores, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(("n_rows", "noise", "on_labels"), REGISTERS)
+def test_a_register_of_the_general_total_is_solved_by_least_squares(
+    n_rows: float, noise: float, on_labels: float
+) -> None:
+    """Of products of different columns, of each with the constant, and of the constant with the curves of numbers."""
+    rng = np.random.default_rng(2)
+    phi, bubbles = rng.standard_normal((30, 6)), rng.standard_normal((30, 2))
+    phi[:, 0] = 0.4
+    column = np.array([0, 1, 1, 2, 3, 3])
+    matrix = rng.standard_normal((8, 8))
+    matrix = 5 * (matrix + matrix.T)
+    apart = (column[:, None] != column) | (column[:, None] + column == 0)
+    matrix[:6, :6] *= apart
+    columns = [SimpleNamespace(n_levels=n) for n in (3, 2, 3)]
+    view: Any = SimpleNamespace(
+        layout=SimpleNamespace(workload=SimpleNamespace(n_features=6, starts=(1, 3, 4), columns=columns)),
+        honest=SimpleNamespace(matrix=matrix, n_rows=n_rows, noise_variance=noise**2),
+        candidates=None,
+        vectors=lambda rows: (phi, bubbles),
+    )
+    added = [np.concatenate([np.outer(f, f)[apart], math.sqrt(2) * 0.4 * b]) for f, b in zip(phi, bubbles, strict=True)]
+    sums = np.concatenate([matrix[:6, :6][apart], math.sqrt(2) * matrix[0, 6:]])
+    scale, share = max(noise, 1e-4), min(max(n_rows / 30, 0.05), 0.95)
+    expected = solve_by_ridge(np.array(added) / scale, sums / scale, share)
+    np.testing.assert_allclose(pairwise_register(view, rng=RNG).scores, expected, rtol=1e-3, atol=1e-4)

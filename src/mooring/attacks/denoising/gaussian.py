@@ -195,8 +195,7 @@ def fit_to_noisy_rows(known: ClassMoments, noisy: ClassMoments, noise_variance: 
         return counts[0] * about[0] + counts[1] * (left + transpose(left)) / 2
 
     n = both.n_rows
-    start = xp.sum(sum(c * part for c, part in zip(counts, about, strict=True)), axis=0) / n
-    within = start[None, ...]
+    within = both.within[None, ...]
     for _ in range(_ROUNDS):
         level = xp.sum(xp.linalg.diagonal(within)) / h
         total = xp.sum(expected(within + 0 * about[0]), axis=0)[None, ...]
