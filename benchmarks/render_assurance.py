@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,6 @@ def render(fuzz: dict[str, Any], mutants: dict[str, Any] | None) -> str:
     """
     loader = FileSystemLoader(HERE / "templates")
     environment = Environment(loader=loader, undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
-    environment.filters["cell"] = _escape_cell
     by_outcome: dict[str, list[dict[str, Any]]] = {"killed": [], "survived": [], "equivalent": []}
     for one in mutants["mutants"] if mutants else ():
         by_outcome[one["outcome"]].append(one)
@@ -82,6 +82,7 @@ def render(fuzz: dict[str, Any], mutants: dict[str, Any] | None) -> str:
         killed=by_outcome["killed"],
         survivors=by_outcome["survived"],
         equivalent=by_outcome["equivalent"],
+        count_folders=_count_folders,
         removed={one["module"] for one in by_outcome["survived"] if not (SOURCES / one["module"]).exists()},
     )
 
@@ -91,9 +92,9 @@ def _read(path: Path) -> dict[str, Any]:
     return content
 
 
-def _escape_cell(text: str) -> str:
-    """Text as it can stand in a cell of a table, within backquotes."""
-    return text.replace("|", "\\|").replace("`", "'").replace("\n", " ")
+def _count_folders(mutants: list[dict[str, Any]]) -> dict[str, int]:
+    """How many of the mutants each folder below the package has, the most first."""
+    return dict(Counter(one["module"].partition("/")[0] for one in mutants).most_common())
 
 
 if __name__ == "__main__":

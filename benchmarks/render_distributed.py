@@ -18,13 +18,13 @@ def section(result: dict[str, Any]) -> str:
     lines = [
         "## The analyst on Dask\n",
         "Workers of [Dask](dask.md) have one thread; their start is not counted.\n",
-        "| rows | bundles | local engine | Dask, two workers | ratio | peak memory, local; worker |",
-        "|---|---|---|---|---|---|",
+        "| rows | local engine | Dask, two workers | ratio | peak memory, local; worker |",
+        "|---|---|---|---|---|",
     ]
     for row in result["mapping"]:
         local, two = (row[f"{name}_seconds"] for name in ("local", "dask_2"))
         lines.append(
-            f"| {row['rows']:,} × {row['columns']} | {row['gigabytes']:.1f} GB "
+            f"| {row['rows']:,} × {row['columns']}, {row['gigabytes']:.1f} GB "
             f"| {local:.1f} s | {two:.1f} s | {two / local:.2f} "
             f"| {row['local_peak_megabytes']:.0f} MB; {row['dask_2_peak_megabytes']:.0f} MB |"
         )

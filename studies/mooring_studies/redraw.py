@@ -73,7 +73,9 @@ def render_pages(
         COMPARISON: render_comparison(comparisons, tables),
         NUMBERS: write_comparison(comparisons),
         FINDINGS: render_findings(tables, comparisons),
-        GALLERY: render_gallery({name: drawn for name, drawn in figures.items() if drawn}, titles, under=docs),
+        GALLERY: render_gallery(
+            {name: drawn for name, drawn in figures.items() if drawn and name != "alternatives"}, titles, under=docs
+        ),
     }
     if "alternatives" in finished:
         study = finished["alternatives"]

@@ -42,13 +42,13 @@ def describe_alternatives(results: Results, settings: Mapping[str, Any]) -> dict
     places = dict.fromkeys((line["method"], line["draw"]) for line in lines)
     by_mechanism = [[line for line in lines if (line["method"], line["draw"]) == place] for place in places]
     return {
-        "lines": lines,
         "cases": cases,
         "mechanisms": [
             {"name": _name_together(group), "cells": [line["brief"][k] for k in range(3) for line in group]}
             for group in by_mechanism
         ],
         "spreads": np.fmax.reduce([line["spreads"] for line in lines]).tolist(),
+        "most_control": np.fmax.reduce([line["control"] for line in lines]),
         "network": settings,
         "deployments": lines[0]["deployments"],
     }
@@ -95,13 +95,10 @@ def _line(rows: Results, case: str, method: str, column: str) -> dict[str, Any]:
     shares = [_beside(rows, name) for name in _SHARES]
     errors = [_error(error, guess), _error(tenth, chance)]
     control = mean_of(rows.numbers(f"{RECOGNISED}_control"))
-    brief = [
-        (f"{100 * mean_of(score):.1f}", ""),
-        (f"{mean_of(tenth):.2f}", f" ({chance:.2f})"),
-        (f"{100 * line['recognised']:.1f}", f" ({100 * control:.1f})"),
-    ]
+    brief = [f"{100 * mean_of(score):.1f}", f"{mean_of(tenth):.2f} ({chance:.2f})", f"{100 * line['recognised']:.1f}"]
     return line | {
-        "brief": ["–" if "nan" in value else value + ("" if "nan" in beside else beside) for value, beside in brief],
+        "brief": ["–" if "nan" in cell else cell for cell in brief],
+        "control": 100 * control,
         "spreads": [100 * _deviation(score), _deviation(tenth), 100 * _deviation(rows.numbers(RECOGNISED))],
         "cells": [line["case"], line["way"], describe_spread(score), errors[0], shares[0], errors[1], *shares[1:]],
     }

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mooring_studies.comparison.claims import HOLDS, Verdict, judge_claims
+from mooring_studies.comparison.claims import FAILS, HOLDS, ILL_POSED, SHIFTED, Verdict, judge_claims
 from mooring_studies.comparison.numbers import (
     LARGE_FACTOR,
     LARGE_POINTS,
@@ -45,8 +45,9 @@ def render_comparison(comparisons: Sequence[Comparison], studies: Mapping[str, R
     values = {
         **describe_comparison(comparisons),
         "n_claims": len(claims),
-        "holding": [verdicts[0].claim.says for verdicts in claims if _holds(verdicts)],
-        "claims": [_describe_claim(verdicts) for verdicts in claims if not _holds(verdicts)],
+        "holding": [verdicts[0].claim for verdicts in claims if _weakest(verdicts) == HOLDS],
+        "shifted": [verdicts[0].claim for verdicts in claims if _weakest(verdicts) == SHIFTED],
+        "claims": [_describe_claim(verdicts) for verdicts in claims if _weakest(verdicts) in (FAILS, ILL_POSED)],
         "outside": outside,
         "uneven": describe_uneven(studies),
         "write_line": write_line,
@@ -54,9 +55,9 @@ def render_comparison(comparisons: Sequence[Comparison], studies: Mapping[str, R
     return render_markdown("comparison.md.jinja", values)
 
 
-def _holds(verdicts: Sequence[Verdict]) -> bool:
-    """Whether a claim holds in all studies that it is about, with every mean near the paper's number."""
-    return all(verdict.verdict == HOLDS for verdict in verdicts)
+def _weakest(verdicts: Sequence[Verdict]) -> str:
+    """The weakest verdict on a claim, of the studies that it is about."""
+    return max((verdict.verdict for verdict in verdicts), key=(HOLDS, SHIFTED, FAILS, ILL_POSED).index)
 
 
 def _describe_claim(verdicts: Sequence[Verdict]) -> dict[str, Any]:

@@ -181,7 +181,6 @@ def _on_landscape(rows: Results) -> Figures:
         return [cell for cell in cells if cell["gain"] > RESOLVED_GAIN]
 
     noisy, summed = rows.where(method=ANCHOR), rows.where(method="secure-sum")
-    private = summed.where(epsilon=1.0) if len(summed) else summed
     little, much = (gains(noisy.only(np.isclose(noisy["anchor_noise_scale"], level))) for level in (0.05, 0.2))
     by_sums = {
         words: pay(gains(summed.where(epsilon=epsilon), on_features=True))
@@ -203,8 +202,6 @@ def _on_landscape(rows: Results) -> Figures:
         "n_cells": len(much),
         "most_rows_paying": max((cell["rows_each"] for cell in paying), default=0),
         "sums": by_sums,
-        "n_above": int((private.numbers("membership_tpr_low") > private.numbers("membership_limit")).sum()),
-        "n_measured": len(private),
     }
 
 

@@ -63,7 +63,7 @@ def estimate_max_of_k(rows: Results, facts: Mapping[str, Any], kind: Kind) -> tu
 
 
 def describe_max_of_k(parts: Iterable[Results], facts: Mapping[str, Any], kind: Kind) -> str:
-    """A sentence for a caption, with a blank before it: what chance alone gives in each part of a table.
+    """A sentence for a caption, with a blank before it: from what to what chance alone gives in the parts of a table.
 
     Nothing where the study did not note how many galleries it had, or no attack was run.
     """
@@ -72,8 +72,9 @@ def describe_max_of_k(parts: Iterable[Results], facts: Mapping[str, Any], kind: 
     if not known:
         return ""
     opening = "Linked by chance" if kind == "linkage" else "Matched by chance"
-    reached = ", ".join(f"{_percent(*baseline)} (best of {n})" for n, baseline in known)
-    return f" {opening}: {reached}."
+    shares = [share for _, baseline in known for share in baseline]
+    counts = " to ".join(dict.fromkeys((str(known[0][0]), str(known[-1][0]))))
+    return f" {opening}: {_percent(min(shares), max(shares))} (best of {counts})."
 
 
 def _noted(part: Mapping[str, Any], kind: Kind) -> list[int]:

@@ -237,11 +237,7 @@ def draw_deployments(material: fits.Material) -> list[chart.Drawing]:
     }
     entries = chart.list_entries(axes[0][0])
     chart.write_legend(canvas, {text: entries[name] for name, text in words.items() if name in entries}, n_columns=4)
-    values: dict[str, Any] = {
-        "n": len(known),
-        "own_projections": material.study == "mnist",  # that of faces is public, and one
-    }
-    return [chart.describe(canvas, "deployments", "deployments", **values)]
+    return [chart.describe(canvas, "deployments", "deployments", n=len(known))]
 
 
 def _compare_all(axes: chart.Axes, results: Results, chance: float) -> list[chart.EndLabel | None]:
