@@ -41,9 +41,9 @@ def test_it_recovers_what_the_pseudoinverse_leaves_out() -> None:
 def test_few_records_already_help(n: int) -> None:
     F, unseen = projection(), population(200, seed=2)
     projected = F.encode(unseen)
-    assert error(learn_decoder(F, population(n, seed=1)).decode(projected), unseen) < 0.95 * error(
-        F.decode(projected), unseen
-    )
+    decoder = learn_decoder(F, population(n, seed=1))
+    assert error(decoder.decode(projected), unseen) < 0.95 * error(F.decode(projected), unseen)
+    assert np.isfinite(decoder.penalty)
 
 
 def test_where_columns_do_not_go_together_it_does_no_harm() -> None:
@@ -73,6 +73,22 @@ def test_the_penalty_is_the_one_that_leaving_out_each_record_in_turn_chooses() -
         errors.append(np.mean(np.square(gaps)))
     assert 0 < np.argmin(errors) < len(_PENALTIES) - 1
     assert learn_decoder(F, known).penalty == _PENALTIES[np.argmin(errors)]
+
+
+@pytest.mark.parametrize(("fewer", "step"), [(0, 1), (1, 2), (200, 2), (201, 3)])
+def test_penalties_are_compared_on_so_many_numbers(fewer: int, step: int) -> None:
+    """Of 20 rows and 20 columns: all of them, every other or every third, which differ in how much can be predicted."""
+    rng = np.random.default_rng(0)
+    U, s, _ = np.linalg.svd(rng.standard_normal((20, 4)), full_matrices=False)
+    strength = np.array([0.0, 3.0, 1.0, 3.0, 0.0, 3.0])[np.arange(20) % 6]
+    wanted = strength * (U @ rng.standard_normal((4, 20))) + 0.3 * rng.standard_normal((20, 20))
+
+    def choose(columns: np.ndarray, most_numbers: int) -> float:
+        return decoding._by_leaving_one_out(U, s, U.T @ columns, columns, 1.0, most_numbers)
+
+    penalties = [choose(wanted[:, ::thin], 400) for thin in (1, 2, 3)]
+    assert len(set(penalties)) == 3
+    assert choose(wanted, 400 - fewer) == penalties[step - 1]
 
 
 def test_it_projects_to_the_rows_it_was_given() -> None:

@@ -1,6 +1,7 @@
 """Denoisers beyond the Gaussian: what each claims. All of them are under the contract of attacks, too."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -16,7 +17,13 @@ from mooring.attacks import ATTACKS, DENOISERS, CollusionView, DoesNotApply, Eff
 from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.denoising import grid, kernel, latent_classes
 from mooring.attacks.denoising.atoms import AtomGroup, make_atoms
-from mooring.attacks.denoising.gaussian import Population, class_priors, fit_population, fit_to_noisy_rows
+from mooring.attacks.denoising.gaussian import (
+    Population,
+    class_priors,
+    fit_population,
+    fit_to_noisy_rows,
+    split_error,
+)
 from mooring.attacks.denoising.latent_classes import LatentClasses
 from mooring.attacks.denoising.mixtures import (
     Atoms,
@@ -166,6 +173,21 @@ def test_kernels_without_atoms_are_the_gaussian_of_the_class_about_its_own_mean(
     np.testing.assert_allclose(rebuilt, usual, atol=1e-9)
     monkeypatch.setattr(Population, "estimate_shift", lambda self, rows, codes, **errors: 0 * rows)
     assert not np.allclose(rebuilt, DENOISERS["gaussian"](plain, view, rng=np.random.default_rng(0)).rows, atol=0.1)
+
+
+def test_rows_carry_an_error_unless_both_noise_and_map_are_known_to_have_none() -> None:
+    rows = np.ones((3, 2))
+    for noise_scale, map_error, has_error in (
+        (0.5, 0.25, True),
+        (0.0, 0.25, True),
+        (0.5, 0.0, True),
+        (0.0, 0.0, False),
+    ):
+        rebuilt: Any = SimpleNamespace(rows=rows, data_noise_scale=None, row_error=map_error * np.eye(2))
+        view: Any = SimpleNamespace(data_noise_scale=noise_scale)
+        with nullcontext() if has_error else pytest.raises(DoesNotApply):
+            parts = split_error(rebuilt, view)
+            assert [part.tolist() for part in parts] == [[[x, 0], [0, x]] for x in (noise_scale**2, map_error)]
 
 
 def test_kernels_stay_where_they_are_for_a_target_with_other_shares_of_the_same_kinds() -> None:
@@ -381,6 +403,20 @@ def test_atoms_are_the_values_that_columns_can_have() -> None:
     only_missing = Column("c", "category", categories=(), inferred=True, missing="indicate")
     (group,) = make_atoms([only_missing], np.eye(2)[:, :1], 0.05)
     assert group.atoms.tolist() == [[0], [1]]
+
+
+def test_what_a_missing_value_is_encoded_as_is_an_atom() -> None:
+    columns = (
+        Column("rate", "number", 40, 60, missing="indicate", fill=57.3),
+        Column("age", "integer", 18, 90, missing="indicate", fill=31),
+        Column("dose", "number", 0, 50, missing="fill", fill=11.1),
+        Column("days", "integer", 0, 900, missing="indicate"),
+        Column("kind", "category", categories=("a", "b"), missing="fill", fill="b"),
+    )
+    table = {column.name: pa.array([None, "a" if column.categories else 42]) for column in columns}
+    rows = encode_table(Schema(columns), pa.table(table))
+    for group in make_atoms(columns, rows, 0.3):
+        np.testing.assert_allclose(group.atoms[group.nearest(rows[:1])], rows[:1, group.features], atol=1e-12)
 
 
 def test_an_atom_that_stands_for_several_values_is_as_likely_as_its_normal_density() -> None:

@@ -84,8 +84,8 @@ def map_back_exactly(view: CollusionView) -> dict[int, Array]:
     The rows keep their private-data noise. The result is empty if maps are not known exactly. Participants without labels
     are left out if the target and the colluders have labels.
     """
-    common = view.method.transform == "common"
-    exact = common or (view.alignment is not None and view.anchor_noise_scale == 0)
+    is_common = view.method.transform == "common"
+    exact = is_common or (view.alignment is not None and view.anchor_noise_scale == 0)
     if not view.colluders or not exact:
         return {}
     first, out = view.colluders[0], {view.target, *(colluder.index for colluder in view.colluders)}
@@ -95,7 +95,7 @@ def map_back_exactly(view: CollusionView) -> dict[int, Array]:
         if i in out - {view.target} or (labelled and view.labels[i] is None):
             continue
         rows = upload.representation
-        if not common and view.alignment is not None:
+        if view.alignment is not None:
             maps = view.alignment.maps
             rows = maps[first.index].invert(maps[i].apply(rows))
         rows_of[i] = first.secret.invert(rows)

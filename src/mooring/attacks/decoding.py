@@ -76,7 +76,7 @@ def learn_decoder(projection: Projection, records: Array, *, most_numbers: int =
     U, s, Vt = np.linalg.svd(Z - z_mean, full_matrices=False)
     along = U.T @ (left_out - m_mean)
     unit = float(np.mean(s * s))
-    if X.shape[0] < 2 or unit <= _ALIKE * float(np.sum(Z * Z)):
+    if unit <= _ALIKE * float(np.sum(Z * Z)):
         return LearnedDecoder(F_back, m_mean, float("inf"))
     penalty = _by_leaving_one_out(U, s, along, left_out - m_mean, unit, most_numbers)
     W = Vt.T @ ((s / (s * s + penalty * unit))[:, None] * along)
