@@ -229,6 +229,10 @@ def test_views_of_different_rows_are_refused(refused: Callable) -> None:
     rng = np.random.default_rng(0)
     for other in others.values():
         refused(lambda v=other: moments_batch([first, third, v], rng=rng), "view 2", "", "")
+    alone = replace(first, colluders=())
+    beside = replace(alone, public_rows=others["public rows"].public_rows)
+    for pair in ([alone, beside], [beside, alone]):
+        refused(lambda pair=pair: moments_batch(pair, rng=rng), "view 1", "", "")
     refused(lambda: moments_batch([], rng=rng), "views", "one or more", "none")
     with pytest.raises(DoesNotApply):
         moments_batch([replace(first, colluders=()), replace(third, colluders=())], rng=rng)

@@ -75,7 +75,7 @@ def test_members_of_a_small_model_are_read_off(learner: str, least_area: float) 
     assert Membership(scores[members], scores[~members]).auc >= least_area
 
 
-@pytest.mark.parametrize("learner", ["linear", "random-fourier", "gradient-boosting"])
+@pytest.mark.parametrize("learner", ["linear", "random-fourier", "gradient-boosting", "forest"])
 def test_scores_are_as_on_record(learner: str) -> None:
     """The record holds a member's score, another row's and sums over all rows, and the noise that the attack assumes."""
     by_labels = {}
@@ -98,8 +98,13 @@ def test_candidates_unlike_the_rows_are_scored_with_noise() -> None:
         attack = ModelRegister(
             "random-fourier", rows + noise * np.random.default_rng(2).standard_normal(rows.shape), outcomes
         )
-        attack.score(fitted, 60)
+        scores = attack.score(fitted, 60)
         scales.append(attack._noise_scale)
+        equations = attack._write(fitted.to_model())
+        unit = equations.coefficient_scale
+        counted = equations.with_count(60, 10 * unit)
+        tried = [solve_equations(counted, 0.5, (k * unit) ** 2) for k in 10 ** np.linspace(-4, 0, 9)]
+        np.testing.assert_allclose(scores, max(tried, key=lambda solved: solved.likelihood).scores)
     assert scales == sorted(scales)  # type: ignore[type-var]
     assert scales[0] < scales[1]  # type: ignore[operator]
 
