@@ -1,7 +1,10 @@
 """Denoising and aligning in turns rebuilds rows that neither does alone; moments expects about the error that it makes."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +14,12 @@ from mooring.attacks import CollusionView, DoesNotApply, Effort, PublicRows, run
 from mooring.attacks.refine import _GRID_LEAST
 from mooring.attacks.view import Codes
 from mooring.audit import RowSimulation, SimulationSettings, simulate
+from mooring.geometry import RigidMap
 from mooring.metrics import centred_error
 from mooring.tables import Column, Schema, encode_table
 from mooring.typing import Matrix
 
+refine: Any = import_module("mooring.attacks.refine")  # the package has a function of this name
 CATEGORIES = ("a", "b", "c")
 SCHEMA = Schema(
     (
@@ -222,3 +227,113 @@ def test_a_map_that_is_known_exactly_is_not_refined(method: str) -> None:
     simulation = simulate([rng.standard_normal((20, 3)) for _ in range(3)], method=method, rng=rng)
     with pytest.raises(DoesNotApply):
         run("refine", simulation.view(), rng=rng)
+
+
+def small_view(n: int = 12, v: float = 0.2, sigma: float = 0.0, scale: float = 1.0) -> CollusionView:
+    """The view of five participants with n rows of three columns each, which are declared."""
+    rng = np.random.default_rng(4)
+    rows = [scale * rng.standard_normal((n, 3)) for _ in range(5)]
+    columns = tuple(Column(name, "number", -5, 5) for name in "abc")
+    noise = {"anchor_noise_scale": v, "data_noise_scale": sigma}
+    method = "aa-i-gdp-both-noise" if sigma else "aa-i-gdp-anchor-noise"
+    settings = SimulationSettings(columns=columns)
+    return simulate(rows, method=method, rng=np.random.default_rng(6), settings=settings, **noise).view()
+
+
+def search_scales(view: CollusionView, moved: float, **schedule: Any) -> list[float]:
+    """τ of each round, and the last, for a denoiser that moves every number by so much, up or down at random."""
+    secret = RigidMap.sample(3, rng=np.random.default_rng(1))
+    signs = np.random.default_rng(2).choice([-1.0, 1.0], view.target_upload.representation.shape)
+    scales: list[float] = []
+
+    def denoise(rows_of: Mapping[int, Matrix], scale: float) -> dict[int, Matrix]:
+        scales.append(scale)
+        return {1: secret.invert(view.target_upload.representation) + moved * signs}
+
+    alone = replace(view, anchor=None)
+    maps, last = refine._search({1: alone}, {1: secret}, 0.8, refine._Schedule(denoise, **schedule))
+    assert set(maps) == {1}
+    return [*scales, last]
+
+
+def test_the_error_falls_from_round_to_round_to_the_least() -> None:
+    scales = search_scales(small_view(), 0.0, factor=0.5, least=0.15, n_rounds=4)
+    assert scales == pytest.approx([0.8, 0.4, 0.2, 0.15, 0.15])
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.3])
+def test_the_error_is_no_less_than_what_rows_and_denoised_rows_differ_by_beyond_the_noise(sigma: float) -> None:
+    """The best map takes up some of the difference, which is 0.5 for every number."""
+    view = small_view(400, sigma=sigma)
+    scales = search_scales(view, 0.5, factor=0.1, least=0.01, n_rounds=2)
+    assert scales == pytest.approx([0.8, *[np.sqrt(0.25 - sigma**2)] * 2], rel=0.02)
+    assert search_scales(view, sigma / 2, factor=0.1, least=0.01, n_rounds=1) == pytest.approx([0.8, 0.08])
+
+
+@pytest.mark.parametrize("without", [None, 3])
+def test_rows_and_anchor_are_aligned_by_weighted_least_squares(without: int | None) -> None:
+    view, rng = small_view(sigma=0.3), np.random.default_rng(7)
+    Y, B = view.target_upload.representation, view.target_upload.anchor_representation
+    denoised = rng.standard_normal(Y.shape) + 2
+    found = refine._align(view, denoised, 0.4, without=without)
+    weights = np.full(len(Y), 1 / (0.4**2 + 0.3**2))
+    if without is not None:
+        weights[without] = 0.0
+
+    def misfit(estimate: RigidMap) -> float:
+        by_row = ((estimate.apply(denoised) - Y) ** 2).sum(axis=1)
+        return float(weights @ by_row + ((estimate.apply(view.anchor) - B) ** 2).sum() / 0.2**2)
+
+    for _ in range(40):
+        turn = np.linalg.qr(found.orthogonal + 1e-3 * rng.standard_normal((3, 3)))[0]
+        turn = turn * np.sign(np.diag(turn.T @ found.orthogonal))
+        assert misfit(RigidMap(turn, found.translation)) > misfit(found)
+        assert misfit(RigidMap(found.orthogonal, found.translation + 1e-3 * rng.standard_normal(3))) > misfit(found)
+
+
+@pytest.mark.parametrize(
+    ("most", "chosen"), [(24, [1, 2]), (35, [1, 2]), (36, [1, 2, 3]), (48, [1, 2, 3, 4]), (0, [3])]
+)
+def test_so_many_participants_are_refined_together_as_have_the_rows(most: int, chosen: list[int]) -> None:
+    """Each has twelve rows; the target is one of them in any case, and without an anchor it is alone."""
+    view = replace(small_view(), target=3, effort=Effort(refine_rows=most))
+    assert refine._choose_participants(view) == [*chosen, *([] if 3 in chosen else [3])]
+    assert refine._choose_participants(replace(view, anchor=None)) == [3]
+    with_labels = replace(view, labels=(None, np.zeros(12), None, None, None))
+    assert 1 not in refine._choose_participants(with_labels)
+
+
+@pytest.mark.parametrize(("n", "sigma", "is_read_again"), [(6, 0.0, True), (7, 0.0, False), (6, 0.3, False)])
+def test_rows_are_read_again_where_there_are_few_for_the_columns(
+    n: int, sigma: float, is_read_again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to twice as many as columns, and without noise on them."""
+    view = small_view(n, sigma=sigma)
+    same = RigidMap(np.eye(3), np.zeros(3))
+    together = refine._Together({1: same, 2: same}, 0.1, (), (0,), view.effort)
+    monkeypatch.setattr(refine, "_refine_together", lambda views, rng: together)
+    asked = []
+    monkeypatch.setattr(refine, "_reread_rows", lambda view, others, *rest: asked.append(list(others)) or same)
+    result = run("refine", view, rng=np.random.default_rng(0))
+    assert asked == [[2]] * is_read_again
+    assert list(result.others) == [2]
+
+
+def test_rows_without_columns_are_refined_in_their_own_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From half of the rows' root mean square, or from the error that is expected if that is more."""
+    begun = []
+
+    def search(views: Any, maps: Any, scale: float, schedule: Any) -> Any:
+        begun.append((scale, schedule.least))
+        return maps, scale
+
+    monkeypatch.setattr(refine, "_search", search)
+    for unit, v in ((1.0, 0.01), (10.0, 0.01), (1.0, 3.0)):
+        view = replace(small_view(40, v, scale=unit), columns=())
+        start = run("moments", view, rng=np.random.default_rng(0))
+        run("refine", view, rng=np.random.default_rng(0))
+        size = np.sqrt(np.mean(np.square(view.reference_rows)))
+        expected = np.sqrt(np.trace(start.row_error) / 3)
+        assert begun[-1][0] == pytest.approx(max(size / 2, expected))
+        assert (expected > size / 2) == (v == 3.0)
+    assert begun[1][1] == pytest.approx(10 * begun[0][1], rel=1e-6)
