@@ -18,7 +18,8 @@ import mooring
 from mooring import METHODS, public_svd_projection
 from mooring.attacks import ATTACKS, CollusionView, attacks_on
 from mooring.attacks.decoding import learn_decoder
-from mooring.audit import AuditResult, EvaluationSpec, NoiseUnit, PointResult, RotationPoint
+from mooring.audit import AuditResult, AuditSettings, EvaluationSpec, NoiseUnit, PointResult, RotationPoint
+from mooring.audit.auditor import Auditor
 from mooring.audit.results import checkpoints
 from mooring.audit.utility import mean_score
 from mooring.learners import Score
@@ -430,9 +431,26 @@ def test_progress_never_goes_back_and_ends_at_the_total(two_points: Audit) -> No
     two_points(progress=lambda *words: collected.append(words))
     done = [step[0] for step in collected]
     assert done == sorted(done)
+    assert done[:2] == [0, 1]
     assert {step[1] for step in collected} == {3}
     assert collected[-1][:2] == (3, 3)
     assert collected[1][2] == "AA-I-GDP (anchor noise), v = 0.1"
+
+
+def test_an_audit_describes_its_rows_and_settings() -> None:
+    rng = np.random.default_rng(0)
+    rows, labels = zip(*((rng.standard_normal((n, 2)), np.arange(n) % 2) for n in (20, 31, 17)), strict=True)
+    tests = [rng.standard_normal((n, 2)) for n in (5, 0, 7)]
+    split = Partition.from_parts(
+        rows, labels, rng=rng, test=tests, test_labels=[np.zeros(len(part), int) for part in tests]
+    )
+    settings = AuditSettings(attacks=["moments"], colluders=(2,), targets=(1,), n_known_rows=3, seed=4)
+    described = Auditor.of(split, None, settings).describe()
+    assert (described.n_participants, described.n_rows, described.rows_each) == (3, 68, (17, 31))
+    assert (described.n_features, described.n_test_rows, described.labels) == (2, 12, "classes")
+    assert (described.colluders, described.targets) == ((split.names[2],), (split.names[1],))
+    assert (described.attacks, described.n_known_rows, described.n_repeated_uploads) == (("moments",), 3, 0)
+    assert (described.attribute, described.seed) == (None, 4)
 
 
 # --- data that is hard to audit ---------------------------------------------------------------------------------------
@@ -709,7 +727,7 @@ def test_without_examples_no_row_leaves_the_audit(parts: Parts, tmp_path: Path) 
 
 def test_examples_are_taken_out_of_what_an_earlier_run_left(parts: Parts, tmp_path: Path) -> None:
     options = {**QUICK, "attacks": ["procrustes"], "folder": tmp_path}
-    audited(*parts, evaluation=EvaluationSpec(n_examples=3), **options)
+    audited(*parts, evaluation=EvaluationSpec(n_examples=1), **options)
     (first,) = tmp_path.glob("point-*.json")
     assert json.loads(first.read_text())["examples"] is not None
     audited(*parts, evaluation=EvaluationSpec(n_examples=0), **options)

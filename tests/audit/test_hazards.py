@@ -5,7 +5,7 @@ import pytest
 
 from mooring.audit import AuditSettings, EvaluationSpec, PointResult, RotationPoint
 from mooring.audit.auditor import Auditor
-from mooring.audit.hazards import count_duplicates, find_grids, find_hazards
+from mooring.audit.hazards import count_duplicates, find_grids, find_hazards, separated_variances
 from mooring.audit.results.point_result import AttackOutcome
 from mooring.metrics import Figure, Interval
 from mooring.tables import Partition
@@ -111,6 +111,12 @@ def test_a_wide_grid_is_only_a_start() -> None:
 
 def test_duplicates_are_looked_for_in_tables_that_are_not_too_large() -> None:
     assert [count_duplicates(np.broadcast_to(0.0, (n, 2))) for n in (5, 25_000_001)] == [4, 0]
+
+
+def test_rows_that_differ_by_rounding_are_duplicates_and_one_column_has_no_gaps() -> None:
+    assert count_duplicates(np.array([[0.0], [4e-13], [2e-12]])) == 1
+    assert separated_variances(gaussian(m=1)) == (0, 0)
+    assert separated_variances(gaussian(m=3) * [1.0, 0.0, 0.0]) == (0, 0)
 
 
 def test_hazards_never_quote_a_value() -> None:
