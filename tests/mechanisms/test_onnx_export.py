@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mooring.errors import InputError, MissingExtraError
 from mooring.learners import LEARNERS, Kind, Model, train_learner
-from mooring.learners.models import LinearFunction, ModelSpec
+from mooring.learners.models import LinearFunction, ModelSpec, QuadraticFunction
 from mooring.mechanisms.onnx_export import to_onnx
 from mooring.mechanisms.sums.features.columns import TableFeatures
 from mooring.mechanisms.sums.features.fourier import FourierFeatures
@@ -70,6 +70,7 @@ COLUMNS = [
         Column(f"any {missing}", "number", -3, 11, missing=missing),
         Column(f"positive {missing}", "number", 2, 50, missing=missing),
         Column(f"from zero {missing}", "number", 0, 8, missing=missing),
+        Column(f"from below zero {missing}", "number", -2, 6, missing=missing),
         Column(f"few {missing}", "integer", 1, 5, missing=missing),
         Column(f"many {missing}", "integer", 0, 90, missing=missing),
         Column(f"two {missing}", "category", categories=("a", "b"), missing=missing),
@@ -77,7 +78,7 @@ COLUMNS = [
     )
 ]
 TABLE = Schema(tuple(COLUMNS))
-LOGS = frozenset(column.name for column in COLUMNS if column.name.startswith(("positive", "from zero")))
+LOGS = frozenset(column.name for column in COLUMNS if column.name.startswith(("positive", "from")))
 FEATURES: dict[str, Any] = {
     **{f"table, {n} hats": TableFeatures(TABLE, LOGS, n) for n in (0, 3, 5)},
     "a table without scales": TableFeatures(TABLE, frozenset(), 4, 0.4),
@@ -112,6 +113,16 @@ def test_every_kind_of_column_is_written_as_it_is_read(name: str) -> None:
                 np.testing.assert_allclose(values, expected, atol=2e-5)
             else:
                 assert (values == expected).mean() > 0.98
+
+
+def test_normal_densities_are_written_as_they_are_evaluated() -> None:
+    rng, spec = np.random.default_rng(3), ModelSpec(3, 2)
+    function = QuadraticFunction(rng.normal(size=(3, 6)), rng.normal(size=6), rng.normal(size=2))
+    model = Model(spec, function, "softmax", np.arange(2, dtype=np.int32), np.array([0.3, 0.7]))
+    rows = rng.normal(size=(50, 3)).astype(np.float32).astype(np.float64)
+    (expected, probabilities), (values, shares) = model.predict_with_probabilities(rows), run_onnx(model, rows)
+    assert np.array_equal(values, expected)
+    np.testing.assert_allclose(shares, probabilities, atol=1e-6)
 
 
 def test_features_that_are_not_moorings_are_refused() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mooring.errors import InputError, StorageError
-from mooring.protocol.common_steps import STUDY
+from mooring.protocol.common_steps import STUDY, _has_records, _is_fitted
 from mooring.protocol.messages.card import Member
 from mooring.protocol.participant.membership import issue_card, make_member
 from mooring.protocol.step import Awaited, Choice, Item, Question, Step
@@ -243,3 +243,24 @@ def test_a_label_names_fields_of_the_study_and_questions_are_asked_where_they_ap
     step = Step("x", "everybody", "X", "X.", "x", "", asks=(asks(), asks(name="y", when=lambda _: False)))
     assert [question.name for question in step.list_questions(workspace)] == ["x"]
     assert step.spell({"x": "a b", "y": "c"}, workspace) == "mooring x --x 'a b' --x c"
+
+
+def test_a_table_fits_the_study_as_it_is_now_or_was_checked_already(workspace: Workspace, tmp_path: Path) -> None:
+    assert not _is_fitted(workspace)
+    vault, lab = (Vault.create(tmp_path / name) for name in ("other", "lab"))
+    own = Vault.create(workspace.vault_folder)
+    study = vaulted_study({"north": own, "south": vault}, lab, 2, 8)
+    assert not _is_fitted(workspace)
+    study.write(workspace.study_file)
+    assert not _is_fitted(workspace)
+    workspace.fitted = numeric_study().schema
+    assert not _is_fitted(workspace)  # of another study
+    workspace.fitted = study.schema
+    assert _is_fitted(workspace)
+    workspace.fitted = None
+    assert not _has_records(workspace)
+    (own.study_folder(study.folder_name) / "share.json").write_text("{}")
+    assert _is_fitted(workspace)
+    assert _has_records(workspace)
+    numeric_study().write(workspace.study_file)
+    assert not _has_records(workspace)

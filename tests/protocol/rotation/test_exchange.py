@@ -49,6 +49,12 @@ def test_a_study_keeps_to_a_participants_floors_or_is_refused(study: Study, floo
             EXCHANGE.require_floors(study, floors)
 
 
+@pytest.mark.parametrize("method", ["c-gdp", "c-gdp-data-noise", "i-gdp"])
+def test_a_study_is_of_a_method_that_aligns_by_an_anchor(method: str) -> None:
+    with raising(InputError, "method", got=method):
+        change(WITHOUT, method=method)
+
+
 @pytest.mark.parametrize(
     ("counts", "refused"),
     [({"well": 3, "ill": 3}, []), ({"well": 3, "ill": 2}, ["ill"]), ({"well": 0, "ill": 1}, ["ill"]), (None, [])],
