@@ -1,5 +1,6 @@
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,17 @@ def test_noise_that_is_no_scale_is_refused(noise: str, value: float, refused: Re
 def test_unknown_methods_are_refused(refused: Refused) -> None:
     refused(lambda: RotationPoint("dp-sgd", 3, 12), "method", "c-gdp", "'dp-sgd'")
     refused(lambda: PointGrid(["x"]).points(3), "method", "c-gdp", "'x'")
+
+
+def test_a_point_of_a_mechanism_that_is_not_loaded_is_kept_and_no_study_uses_it(refused: Refused) -> None:
+    plain = {"mechanism": "shuffling", "rounds": 3}
+    point: Any = OperatingPoint.from_dict(plain)
+    assert point.as_dict() == plain
+    assert point.title_on(None) == "shuffling, rounds = 3"
+    assert not point.is_usable_with(None)
+    assert point.recommend(None, 0.0) is None
+    assert point.settled_for(None) is point
+    refused(lambda: point.with_epsilon(1.0), "epsilon", "", "")
 
 
 def test_titles_name_the_method_and_the_noise_it_has() -> None:

@@ -164,6 +164,12 @@ def test_too_few_rows_give_no_figure() -> None:
     assert release.n_rows == 30
 
 
+def test_rows_of_a_class_with_fewer_than_four_are_left_out() -> None:
+    classes = np.repeat([0, 1, 2], [3, 4, 30])
+    drawn = _draw_rows(classes, np.random.default_rng(0))
+    assert drawn.tolist() == list(range(3, 37))
+
+
 def test_of_many_rows_some_of_every_class_are_attacked() -> None:
     classes = np.zeros(50_000, dtype=np.int64)
     classes[:5], classes[5:7] = 1, 2
