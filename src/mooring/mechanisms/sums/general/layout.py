@@ -32,9 +32,8 @@ from mooring.mechanisms.sums.sums import Integers, require_room, require_size
 from mooring.typing import Indices, Labels, Matrix
 
 _MEAN_BITS = 20
-_EXACT = 2**53
 _MOST_NUMBERS = 2**23
-_ROWS_A_PRODUCT = 2**9
+_ROWS_A_PRODUCT = 2**9  # with weights of 2⁹ and ω of 2²⁰ at most, their sums are far below 2⁵³
 
 
 @dataclass(frozen=True)
@@ -132,15 +131,15 @@ class PairwiseAccumulator:
         workload = self.layout.workload
         places, bubbles = workload.quantise(rows, labels, rng)
         require_places(workload, places, bubbles)
-        largest, factors = max(levels.unit for levels in workload.columns) ** 2, np.ones(1, dtype=np.int64)
+        factors = np.ones(1, dtype=np.int64)
         if rows_of_person is not None:
             if rows_of_person.min(initial=1) < 1:
                 cure = "Count the rows of each person first."
                 raise InputError("rows_of_person", problem="Some person has no rows.", cure=cure)
-            largest, factors = largest << _MEAN_BITS, (1 << _MEAN_BITS) // rows_of_person
+            factors = (1 << _MEAN_BITS) // rows_of_person
         is_complete = bool((places >= 0).all())
         weights = workload.spread(places, self._kept if is_complete else self._all)
-        products = _multiply(weights, factors, max(1, min(_ROWS_A_PRODUCT, _EXACT // (2 * largest))))
+        products = _multiply(weights, factors)
         with self._lock:
             (self._products_of_kept if is_complete else self._products)[...] += products
             self._bubbles += (bubbles if rows_of_person is None else bubbles * factors[:, None]).sum(axis=0)
@@ -170,16 +169,16 @@ class PairwiseAccumulator:
         return np.asarray(matrix[self.layout.entries])
 
 
-def _multiply(weights: SmallIntegers, factors: Integers, n_exact: int) -> Integers:
-    """Return Σ ω (1, h)(1, h)ᵀ of weights of shape (number of levels, n); sums over `n_exact` rows are exact in float64."""
+def _multiply(weights: SmallIntegers, factors: Integers) -> Integers:
+    """Return Σ ω (1, h)(1, h)ᵀ of weights of shape (number of levels, n), block by block, each exact in float64."""
     n_levels, n = weights.shape
     products = np.zeros((n_levels + 1,) * 2, dtype=np.int64)
-    memory = np.ones((n_levels + 1, min(n_exact, n)))  # again for each block: it stays in the cache
-    for start in range(0, n, n_exact):
-        some = weights[:, start : start + n_exact]
+    memory = np.ones((n_levels + 1, min(_ROWS_A_PRODUCT, n)))  # again for each block: it stays in the cache
+    for start in range(0, n, _ROWS_A_PRODUCT):
+        some = weights[:, start : start + _ROWS_A_PRODUCT]
         block = memory[:, : some.shape[1]]
         block[1:] = some
-        weighted = block if len(factors) == 1 != n else block * factors[start : start + n_exact]
+        weighted = block if len(factors) == 1 != n else block * factors[start : start + _ROWS_A_PRODUCT]
         products += (weighted @ block.T).astype(np.int64)
     return products
 
