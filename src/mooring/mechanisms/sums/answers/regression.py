@@ -409,7 +409,7 @@ def solve_normal_equations(equations: NormalEquations) -> Fit:
     variance = left / (n - p)
     spread = squares - b[0] ** 2 / n
     noisy = inverse @ N @ inverse
-    r_squared = float(np.clip(1 - left / spread, 0, 1)) if spread > 0 else np.nan
+    r_squared = max(0.0, 1 - left / spread) if spread > 0 else np.nan
     return Fit(beta, variance * inverse + noisy, noisy, variance, r_squared, n - p)
 
 

@@ -99,13 +99,13 @@ class Workload:
     """Index of the first entry of each column in an encoded row; −1 for the label."""
     n_inputs: int = 0
     """The number of entries of an encoded row."""
-    survival_places: tuple[int, int] = (-1, -1)
+    survival_places: tuple[int, ...] = ()
     """The same for the columns of time and event, whose levels are `survival_sources`."""
     survival_sources: tuple[Levels, ...] = ()
     """Levels of the columns of time and event, of which survival is made."""
     coded_places: tuple[int, ...] = ()
     """As `places`, in coded rows, which have one entry for each category (`mooring.tables.encoded_batches`)."""
-    coded_survival_places: tuple[int, int] = (-1, -1)
+    coded_survival_places: tuple[int, ...] = ()
     impossible: tuple[Combination, ...] = ()
     """Combinations of levels that cannot occur, as declared. Sums do not depend on them; synthetic rows do."""
 
@@ -381,7 +381,7 @@ class Workload:
     def code(self, rows: Matrix) -> Matrix:
         """Return encoded rows as coded rows, which have one entry for each category."""
         columns = [*zip(self.columns, self.places, self.coded_places, strict=True)]
-        columns += zip(self.survival_sources, self.survival_places, self.coded_survival_places, strict=False)
+        columns += zip(self.survival_sources, self.survival_places, self.coded_survival_places, strict=True)
         width = max((coded + 2 for _, _, coded in columns), default=0)
         coded_rows = np.zeros((len(rows), width), order="F")
         for levels, place, coded in columns:
@@ -474,11 +474,11 @@ def make_workload(
         survival,
         places=tuple(at),
         n_inputs=schema.n_features,
-        survival_places=(places[sources[0]], places[sources[1]]) if sources else (-1, -1),
+        survival_places=tuple(places[index] for index in sources),
         survival_sources=tuple(columns[index] for index in sources),
         coded_places=tuple(coded_at),
         impossible=tuple(find_combination(levels, read_combination(text)) for text in impossible),
-        coded_survival_places=(coded[sources[0]], coded[sources[1]]) if sources else (-1, -1),
+        coded_survival_places=tuple(coded[index] for index in sources),
     )
 
 
