@@ -51,6 +51,7 @@ def test_every_feature_map_keeps_the_contract(name: str, data: st.DataObject) ->
     assert (norms <= 1 + 1e-12).all()
     quantise(phi, 2**12)
     assert features.unit_length == (name != "columns alone")
+    assert features.is_dense == isinstance(features, FourierFeatures | PictureFeatures)
     if features.unit_length:
         known = (
             (np.abs(rows) > 1e-100).any(axis=1) if name == "rows" else np.full(5, fill_value=True)

@@ -59,6 +59,9 @@ def test_without_noise_the_sums_of_any_outcome_are_those_of_the_rows(outcome: st
     schema = select_schema(WORKLOAD, SCHEMA, outcome)
     sums, phi = extract_sums(sum_exactly(WORKLOAD, rows, labels), schema), features_of(schema, rows)
     y = {"": 2 * labels - 1, "sex": rows[:, 2] - rows[:, 1], "children": rows[:, 3], "age": rows[:, 0]}[outcome]
+    features = LevelFeatures(WORKLOAD, schema)
+    assert not features.is_dense
+    assert not features.unit_length
     assert outcome not in {column.name for column in schema.columns}
     assert (schema.label.column, sums.n_classes) == (outcome or "ill", 2 if outcome in ("", "sex") else 0)
     np.testing.assert_allclose(sums.outcomes[:, 0], phi.T @ y, atol=1e-6)

@@ -185,7 +185,7 @@ def test_times_and_events_are_intervals_and_what_is_not_known_is_missing_where_i
     schema = Schema(
         (TIMES["event"][event_missing], Column("sex", "category", categories=("f", "m")), TIMES["time"][time_missing])
     )
-    workload = make_workload(schema, survival=Survival("days", "died", "yes", (5.0, 20.0, 100.0)))
+    workload = make_workload(schema, survival=Survival("days", "died", "yes", (5.0, 20.0, 98.0)))
     days = np.array([0.0, 5.0, 20.0, 20.5, 100.0, 99.0, 50.0, 50.0])
     events, gone = np.array([1, 0, 1, 0, 1, 0, -1, 1]), np.arange(8) == 7  # −1: the event is not known
     words = np.vstack([np.eye(2), np.zeros(2)])[events]
@@ -197,7 +197,7 @@ def test_times_and_events_are_intervals_and_what_is_not_known_is_missing_where_i
     ]
     rows = np.hstack([*parts, *([gone[:, None]] if time_missing else [])]).astype(float)
     can_be_missing = time_missing or event_missing
-    levels = [0, 1, 0, 3, 2, 3, 5, 5 if time_missing else 2]  # nobody is beyond the last edge, the end of the range
+    levels = [0, 1, 0, 3, 4, 4, 5, 5 if time_missing else 2]  # two are beyond the last edge
     expected = np.eye(6)[levels][:, : 5 + can_be_missing]
     np.testing.assert_array_equal(workload.weigh(rows)[0][:, 2:], expected)
     sums = PairwiseAccumulator(PairwiseLayout(workload), np.random.default_rng(0))
@@ -238,7 +238,7 @@ def test_edges_of_intervals_increase_from_zero_to_the_end_of_the_range(edges: tu
 def test_a_time_is_a_number_of_its_own_and_an_event_has_two_words(time: str, event: str, logs: tuple[str, ...]) -> None:
     schema = Schema((TIMES["time"][0], TIMES["event"][0], Column("n", "integer", 0, 2)))
     with raising(InputError, "survival"):
-        make_workload(schema, log_scaled=frozenset(logs), survival=Survival(time, event, "0", (0.0, 10.0)))
+        make_workload(schema, log_scaled=frozenset(logs), survival=Survival(time, event, "yes", (0.0, 10.0)))
     whole = Schema((TIMES["time"][0], Column("n", "integer", 0, 1)))
     assert make_workload(whole, survival=Survival("days", "n", "1", (0.0, 10.0))).survival is not None
 

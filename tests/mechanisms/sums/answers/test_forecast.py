@@ -71,6 +71,32 @@ def test_rows_are_invented_as_is_stated() -> None:
     assert shares["days × died"] == pytest.approx([*expected, 0.5 * 0.8, 0.0], abs=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("half_width", "unit", "rows_needed", "printed_words"),
+    [
+        (0.0123, "", None, "± 0.012"),
+        (1.26, "points", None, "± 1.3 points"),
+        (1.2345, "times", None, "×/÷ 1.23"),
+        (np.nan, "points", None, "refused"),
+        (np.nan, "times", 12_000, "refused; from about 12,000 rows on"),
+    ],
+)
+def test_a_line_states_half_a_width_or_what_it_takes(
+    half_width: float, unit: str, rows_needed: int | None, printed_words: str
+) -> None:
+    line = ForecastLine("tables", "mean", half_width, unit, rows_needed)
+    assert str(line) == printed_words
+    assert AnswerForecast(9, (line,)).list_table()[1] == ("mean", printed_words)
+
+
+def test_no_column_does_where_even_one_leaves_the_noise_too_large() -> None:
+    schema = Schema((Column("x", "number", 0, 1), Column("z", "number", 0, 1)), Label("ill", "classes", ("no", "yes")))
+    narrow = make_workload(schema)
+    found = [find_most_columns(narrow, variance, 1_000, "regression") for variance in (1.0, 4_000.0)]
+    assert found == [1, 0]  # of fewer columns than there are
+    assert find_most_columns(narrow, 1.0, 1_000, "survival") == 0
+
+
 def noise_of(workload: Workload, epsilon: float) -> float:
     return workload.noise_variance(calibrate_multiplier(epsilon, 1e-5))
 

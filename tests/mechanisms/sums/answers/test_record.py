@@ -128,3 +128,29 @@ def test_what_a_total_answers_is_as_on_record(drawn: str, asked: str, monkeypatc
 def test_what_is_forecast_of_answers_is_as_on_record(variance: float, n_rows: int) -> None:
     forecast = forecast_answers(population().workload, variance, n_rows)
     check_record(RECORD, f"forecast, {variance:g}, {n_rows}", [*figures_in(forecast.as_dict())], rel=1e-4)
+
+
+def test_estimates_are_named_after_columns_levels_and_groups() -> None:
+    """A logarithm that begins at zero is one of 1 + 9999 times the place in the range."""
+    total = TOTALS["kinds"]()
+    described = describe(total, by="stage", columns=["weight", "income", "marker", "sex"])
+    assert described.groups == ("all", "I", "II", "III", "missing")
+    lines = {(entry.column, entry.level, entry.statistic) for entry in described.statistics}
+    income = "log(1 + 0.09999 (income − 0))"
+    assert lines == {
+        ("", "", "count"),
+        *((name, "", statistic) for name in ("weight", income, "log(marker)") for statistic in ("mean", "sd")),
+        ("weight", "missing", "count"),
+        *(("sex", level, statistic) for level in "fm" for statistic in ("count", "share")),
+    }
+    terms = regress(total, "log(marker) ~ weight + stage + children").terms
+    assert [(term.term, term.level, term.reference) for term in terms] == [
+        ("Intercept", "", ""), ("weight", "", ""), ("weight", "missing", ""),
+        *(("stage", level, "I") for level in ("II", "III", "missing")), ("children", "", ""),
+    ]  # fmt: skip
+    pairs = associate(total, ["weight", "stage", "sex", "children"])
+    assert [(entry.first, entry.second) for entry in pairs.correlations] == [
+        ("weight", "sex"), ("weight", "children"), ("sex", "children")
+    ]  # fmt: skip
+    assert [(entry.first, entry.second) for entry in pairs.tests] == [("stage", "sex")]
+    assert list(pairs.list_estimates()) == ["weight and sex", "weight and children", "sex and children"]

@@ -105,6 +105,15 @@ def test_a_median_is_unknown_where_noise_ended_the_curve(
     assert len(answer.notes) == ended_by_noise
 
 
+@pytest.mark.parametrize("variance", [0.0, 0.2])
+def test_of_a_group_that_all_have_the_event_nobody_survives(variance: float) -> None:
+    total = replace(sum_counts({"a": {(5, 1): 100, (15, 1): 300}}), noise_variance=variance)
+    points = estimate_survival(total).points
+    assert [point.survival for point in points] == pytest.approx([0.75, 0.0], abs=1e-6)
+    assert points[1].low == pytest.approx(0, abs=1e-9)
+    assert 0.005 < points[1].high < 0.1
+
+
 def test_a_curve_without_noise_ends_where_nobody_is_at_risk() -> None:
     answer = estimate_survival(sum_counts({"a": {(5, 1): 100, (15, 0): 800}}))
     assert answer.points[-1].end == 20.0
