@@ -2,6 +2,8 @@
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from mooring.errors import InputError
 from mooring.protocol.designer.draft import DeclaredColumns, count_open_entries, recognise_columns
-from mooring.protocol.designer.header import MOST_COLUMNS, Header, infer_header, read_header
+from mooring.protocol.designer.header import MOST_COLUMNS, Header, _find_first, infer_header, read_header
 from mooring.protocol.designer.merge import draft_merged, merge_headers
 from mooring.protocol.designer.personal_text import find_personal
 from mooring.protocol.messages.study import Study
@@ -104,6 +106,9 @@ def test_a_header_tells_kinds_and_rounded_ranges_and_no_rare_word(tmp_path: Path
         ([*DAYS[:9], "2020-02-01T10:30:15", *[""] * 4], "date, 2020-01-01 to 2020-12-31", "refuse"),
         ([*DAYS[:10], *[""] * 5], "date, 2020-01-01 to 2020-12-31", "fill"),
         ([*DAYS[:9], *[""] * 5], "not described", ""),
+        ([*range(21, 31)] * 5, "integer, 21 to 30", "refuse"),  # ten whole numbers may be codes: all that there are
+        ([*range(21, 32)] * 5, "integer, 10 to 50", "refuse"),
+        ([7] * 45, "not described", ""),
     ],
 )
 def test_a_number_that_five_rows_have_far_from_all_others_stands_for_a_missing_value(
@@ -299,6 +304,12 @@ def test_several_extreme_values_of_one_person_count_as_one(tmp_path: Path) -> No
     assert 75 <= column.high < 150
 
 
+def test_a_value_counts_once_a_person_and_so_does_a_missing_one() -> None:
+    column: Any = SimpleNamespace(values=pa.chunked_array([["a", "a", "a", "b", "b", "b", "b", None, None]]))
+    first = _find_first(column, np.array([0, 1, 2, 0, 1, 2, 2, 0, 0]))
+    assert first.tolist() == [True] * 6 + [False, True, False]
+
+
 def test_words_that_look_like_persons_are_left_out_even_where_rows_are_said_to_be_persons(tmp_path: Path) -> None:
     persons = write_register(tmp_path / "t.csv", 40, 6)
     header, _ = infer_header(tmp_path / "t.csv", site="north", row_per_person=True)
@@ -331,6 +342,13 @@ def test_a_table_that_does_not_say_who_persons_are_is_refused(tmp_path: Path) ->
         (["943 476 5919", "943 476 5870"], True),
         (["K012-7", "K013-7"], True),
         (["grade 1", "grade 2", "T2"], False),
+        (["ward 123", "ward 456"], False),  # beside a space, four digits make an identifier
+        (["ward 1234", "ward 5678"], True),
+        (["1234", "5678"], True),
+        (["123", "456"], False),
+        (["a123", "never"], True),  # half of the words
+        (["a123", "never", "often"], False),
+        (["Anna Schmidt 2", "Peter Neil 3"], False),
         (["Asian", "Black", "White"], False),
         (["Never-married", "Married-civ-spouse"], False),
         (["HS-grad", "Some-college", "11th"], False),

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from mooring.atomic_io import hash_file
 from mooring.errors import RefusedError
+from mooring.protocol.driver import post
 from mooring.protocol.driver.journal import Journal
 from mooring.protocol.driver.post import AwayError, Event, Post
 from mooring.protocol.messages.envelope import SUFFIX
@@ -144,9 +146,13 @@ def test_files_for_everybody_are_those_of_others(member: Member) -> None:
     ]
 
 
-def test_a_file_is_hashed_again_once_it_is_another(member: Member) -> None:
+def test_a_file_is_hashed_again_once_it_is_another(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[Path] = []
+    monkeypatch.setattr(post, "hash_file", lambda path, what: (hashed.append(path), hash_file(path, what=what))[1])
     (path := member.folder / "x").write_bytes(b"one")
     digest = member.post.hash_own(path)
     assert member.post.hash_own(path) == digest
+    assert len(hashed) == 1
     path.write_bytes(b"other")
     assert member.post.hash_own(path) != digest
+    assert len(hashed) == 2

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from mooring.protocol.driver import Driver, Given
+from mooring.errors import StorageError
+from mooring.protocol.driver import Driver, Given, OpenQuestion
 from mooring.protocol.driver.driver import Waiting
 from mooring.protocol.driver.journal import Journal
+from mooring.protocol.driver.post import AwayError
 from mooring.protocol.driver.routes import list_routes
 from mooring.protocol.messages.study import Study
 from mooring.protocol.step import AGREED, Awaited, Item, Step
@@ -264,6 +266,74 @@ def test_once_a_list_is_closed_nobody_shares_any_more(tmp_path: Path) -> None:
     (root / "analysis").mkdir()
     (root / closing.source).write_bytes(b"x")
     assert driver.is_closed
+
+
+@pytest.mark.parametrize(
+    ("asked", "share", "adapts", "waits"),
+    [
+        (["reading"], "ask", False, True),
+        (["reading"], "ask", True, True),
+        (["reading"], "yes", False, True),
+        (["reading"], "yes", True, False),  # who agreed beforehand is not asked row by row
+        (["study"], "ask", False, False),
+        ([], "ask", False, False),
+    ],
+)
+def test_rows_are_not_shared_before_it_is_known_how_they_are_read(
+    asked: list[Any], share: Any, adapts: bool, waits: bool, ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = ward.driver("south", share=share)
+    exchange = SimpleNamespace(adapts_rows=lambda _: adapts)
+    monkeypatch.setattr("mooring.protocol.driver.driver.exchange_of", lambda _: exchange)
+    driver._open = [OpenQuestion(kind, "", "") for kind in asked]
+    assert driver._awaits_reading() == waits
+
+
+@pytest.mark.parametrize(
+    ("moves", "did_something", "calls"),
+    [
+        ({}, False, ["fetch", "take", "put"]),
+        ({"fetch": 1}, True, ["fetch", "take", "put"] * 2),
+        ({"take": 1}, True, ["fetch", "take", "put"] * 2),
+        ({"put": 2}, True, ["fetch", "take", "put"] * 3),
+        ({"fetch": 1, "put": 1}, True, ["fetch", "take", "put"] * 2),
+    ],
+)
+def test_a_pass_goes_on_as_long_as_something_moves(
+    moves: dict[str, int], did_something: bool, calls: list[str], ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, called = ward.driver("south"), list[str]()
+
+    def act(name: str) -> bool:
+        called.append(name)
+        return called.count(name) <= moves.get(name, 0)
+
+    for name in ("fetch", "put"):
+        monkeypatch.setattr(driver, f"_{name}", lambda name=name: act(name))
+    monkeypatch.setattr(driver, "_take", lambda waits, left: act("take"))
+    turn = driver.advance()
+    assert (turn.did_something, called, turn.away) == (did_something, calls, "")
+
+
+def test_a_pass_ends_where_the_place_is_away_and_takes_steps_without_it(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, called = ward.driver("south"), list[str]()
+    monkeypatch.setattr(driver, "_take", lambda waits, left: called.append("take") or False)
+
+    def fail() -> bool:
+        called.append("fetch")
+        raise AwayError(StorageError("the place", reason="it went", cure="Wait."))
+
+    monkeypatch.setattr(driver, "_fetch", fail)
+    turn = driver.advance()
+    assert (called, turn.did_something, turn.is_finished) == (["fetch"], False, False)
+    assert "it went" in turn.away
+    ward.place.is_away = True
+    called.clear()
+    turn = driver.advance()
+    assert (called, turn.did_something) == (["take"], False)
+    assert "it is away" in turn.away
 
 
 def test_an_analyst_alone_takes_the_designers_steps_and_steps_of_people_are_left_to_them(ward: Ward) -> None:
