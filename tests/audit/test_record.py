@@ -11,7 +11,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from mooring.attacks import ATTACKS
+from mooring.attacks import ATTACKS, Attack, DoesNotApply, LabelledFeatures, MembershipScores
 from mooring.audit import (
     AuditDescription,
     AuditEffort,
@@ -31,6 +31,7 @@ from mooring.audit.hazards import (
 from mooring.audit.planning import Plan, planner
 from mooring.audit.planning.plan import find_safety
 from mooring.audit.planning.search import PointSearch
+from mooring.audit.release import ReleaseRisk
 from mooring.audit.results.audit_result import AuditResult
 from mooring.audit.results.point_result import AttackOutcome, find_most_telling
 from mooring.audit.results.statements import (
@@ -41,10 +42,12 @@ from mooring.audit.results.statements import (
     warn_of_linkage,
     warn_of_linked_rows,
 )
-from mooring.audit.rotation import evaluator
-from mooring.audit.rotation.attempts import AttackRuns, Attempt, Rebuilt
+from mooring.audit.rotation import evaluator, membership
+from mooring.audit.rotation import release as row_release
+from mooring.audit.rotation.attempts import AttackRuns, Attempt, Rebuilt, _are_alike
 from mooring.audit.rotation.evaluator import LeakageEvaluator
 from mooring.audit.rotation.simulation import simulate
+from mooring.audit.sums import leakage
 from mooring.audit.sums.point import SumPoint
 from mooring.audit.utility import References
 from mooring.learners import Gain, Score
@@ -265,6 +268,101 @@ def test_an_attack_is_hopeless_only_where_it_was_measured() -> None:
         ([attempt], None, False),
     ):
         assert AttackRuns([], 0, is_hopeless)._gives_up(attempts) is gives_up
+
+
+def test_rows_are_denoised_again_unless_they_their_errors_and_their_noise_are_alike() -> None:
+    rows, error = np.array([[2.0, -1.0], [0.5, 0.0]]), np.diag([0.3, 0.1])
+    first: Any = SimpleNamespace(rows=rows, row_error=error, data_noise_scale=0.2)
+
+    def is_alike(**changed: Any) -> bool:
+        return _are_alike(first, SimpleNamespace(**{**vars(first), **changed}))  # type: ignore[arg-type]
+
+    assert is_alike(rows=rows + 1e-12)
+    assert not is_alike(rows=-rows)
+    assert not is_alike(rows=rows + 1e-5)
+    assert not is_alike(row_error=2 * error)
+    assert not is_alike(row_error=None)
+    assert not is_alike(data_noise_scale=None)
+    free: Any = SimpleNamespace(rows=rows, row_error=None, data_noise_scale=0.2)
+    assert _are_alike(free, free)
+
+
+@pytest.mark.parametrize(
+    ("train", "asked", "codes"),
+    [
+        (["b", "a", "c", "b"], ["c", "a", "z", "b", "A"], [2, 0, -1, 1, -1]),
+        ([0.0, 1.5, 2.0, 9.0], [0.0, 1.0, 1.5, 7.0, 30.0], [0, 0, 0, 1, 1]),
+    ],
+)
+def test_rows_of_nobody_have_the_codes_of_their_labels(train: list[Any], asked: list[Any], codes: list[int]) -> None:
+    """Numbers have the code of the next known number, of which the lower two and the upper two are a group here."""
+    known = np.array(train)
+    of_rows = (known > 1.9).astype(int) if isinstance(train[0], float) else np.unique(known, return_inverse=True)[1]
+    partition: Any = SimpleNamespace(train_labels=(known[:1], known[1:]))
+    view: Any = SimpleNamespace(class_codes=lambda: (of_rows[:1], of_rows[1:]))
+    assert membership._codes_like(partition, view, np.array(asked), len(asked)).tolist() == codes
+    assert membership._codes_like(partition, view, None, 3).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "applies", "n_read"),
+    [
+        ([0.9, np.nan, 0.1], [0.2, 0.4, 0.3], True, 3),
+        ([0.9, np.nan, 0.1], None, True, 3),
+        ([np.nan, np.nan, 0.1], None, False, 0),
+        ([0.9, np.nan, np.nan], None, False, 0),
+        (None, None, False, 0),
+    ],
+)
+def test_an_attack_on_sums_compares_the_members_and_others_that_it_scores(
+    first: list[float] | None, second: list[float] | None, applies: bool, n_read: int
+) -> None:
+    """Of two classes with three candidates each, of whom four are members; one of each kind is enough."""
+    views: Any = [(np.array([0, 1, 4]), first), (np.array([2, 3, 5]), second)]
+
+    def score(view: list[float] | None, rng: np.random.Generator) -> MembershipScores:
+        if view is None:
+            raise DoesNotApply("No.")
+        rows = LabelledFeatures(np.zeros((3, 1)), np.zeros((3, 0))) if view is first else None
+        return MembershipScores(np.array(view), rows)
+
+    outcome = leakage._attack(Attack("a", "", score), views, 4, None, 0)
+    assert outcome.applies == applies
+    if applies:
+        assert outcome.figures["membership_auc"].n == (3 if second else 1)
+        assert re.findall(r"\d+", " ".join(outcome.notes)) == [str(n_read)]
+
+
+def test_columns_are_sought_in_forty_of_six_hundred_rows_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model is trained on half of them; columns that do not vary are not asked for."""
+    rng, asked = np.random.default_rng(0), []
+    parts = [rng.standard_normal((n, 44)) for n in (301, 300)]
+    for part in parts:
+        part[:, :2] = 1.0
+    simulation: Any = SimpleNamespace(
+        map_new_rows=lambda i, rows, data_noise_scale: rows, collaboration_matrix=np.concatenate(parts)
+    )
+    columns = (Column("c", "category", categories=("x", "y")), *(Column(f"n{k}", "number", -5, 5) for k in range(42)))
+    evaluation = SimpleNamespace(columns=columns)
+    deployment: Any = SimpleNamespace(
+        label_kind="number",
+        partition=SimpleNamespace(train=parts, train_labels=[part[:, 0] for part in parts]),
+        settings=SimpleNamespace(seed=1, evaluation=evaluation),
+    )
+    risk = ReleaseRisk({}, {}, 16, 601)
+    monkeypatch.setattr(row_release, "measure_trained_release", lambda *given, **options: risk)
+    monkeypatch.setattr(row_release, "train_learner", lambda learner, rows, *given, **options: asked.append(len(rows)))
+    monkeypatch.setattr(
+        row_release,
+        "_invert",
+        lambda fitted, simulation, records, labels, half, groups: asked.append((len(records), half, groups)),
+    )
+    found = row_release.measure_point_release(simulation, deployment, learner="linear")
+    n_trained, (n_records, half, groups) = asked
+    assert (n_trained, n_records, half) == (300, 600, 300)
+    assert [group.tolist() for group in groups] == [[k] for k in range(2, 42)]
+    assert found is not None
+    assert found.n_columns == 40
 
 
 def test_an_attack_that_does_not_apply_to_one_target_is_measured_by_a_guess_or_not_at_all() -> None:

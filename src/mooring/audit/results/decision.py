@@ -403,4 +403,4 @@ def _is_known(worst: tuple[str, Figure] | None) -> bool:
 
 def _count_decimals(number: float) -> int:
     exponent = Decimal(repr(float(number))).normalize().as_tuple().exponent
-    return max(0, -exponent) if isinstance(exponent, int) else 0
+    return -exponent if isinstance(exponent, int) else 0
