@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
+from scipy.optimize import brentq, minimize
 from scipy.special import expit
 
 from mooring.errors import InputError
 from mooring.mechanisms.sums.answers import odds_ratios
 from mooring.mechanisms.sums.answers.mixture import Mixture
-from mooring.mechanisms.sums.answers.odds_ratios import estimate_odds_ratios
+from mooring.mechanisms.sums.answers.odds_ratios import OddsRatios, estimate_odds_ratios
 from mooring.mechanisms.sums.answers.readings import Z
 from mooring.mechanisms.sums.answers.regression import Spread, make_design, measure_noise, read_normal_equations
 from mooring.mechanisms.sums.general.total import PairwiseTotal, sum_exactly
@@ -153,3 +153,22 @@ def test_noise_that_a_regression_does_not_bear_is_refused() -> None:
     with pytest.raises(InputError) as caught:
         estimate_odds_ratios(replace(total, noise_variance=1.02 * most), "ill ~ score")
     assert caught.value.what == "formula"
+
+
+@pytest.mark.usefixtures("known_mixture")
+def test_odds_ratios_are_given_up_to_a_bias_of_half_a_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    total, _, _ = draw_rows()
+    bias = np.array([5.0, 0.1, -0.3, 0.2])
+
+    def ask(factor: float) -> OddsRatios | None:
+        monkeypatch.setattr(odds_ratios, "_measure_bias", lambda *_: factor * bias)
+        try:
+            return estimate_odds_ratios(total, FORMULA)
+        except InputError:
+            return None
+
+    turn = brentq(lambda factor: float(ask(factor) is None) - 0.5, 1e-3, 10, xtol=1e-5)
+    given = ask(turn * (1 - 1e-4))
+    assert given is not None
+    assert max(abs(ratio.bias) for ratio in given.ratios) == pytest.approx(0.5, rel=1e-3)
+    assert [np.sign(ratio.bias) for ratio in given.ratios] == [1, -1, 1]
