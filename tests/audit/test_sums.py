@@ -31,19 +31,20 @@ from mooring.audit.results.point_result import AttackOutcome
 from mooring.audit.results.statements import state_only_class, state_total
 from mooring.audit.simulation import JointModel
 from mooring.audit.sums.leakage import attack_total
-from mooring.audit.sums.point import RecommendedSums
+from mooring.audit.sums.point import RecommendedSums, _round_down
+from mooring.audit.table_features import InferredTableFeatures
 from mooring.audit.utility import Alone, References, measure_alone, measure_utility
 from mooring.errors import InputError
 from mooring.learners import LearnerLike
 from mooring.mechanisms.sums.class_moments import ClassLayout, count_components
 from mooring.mechanisms.sums.features.columns import RowFeatures
 from mooring.mechanisms.sums.features.pictures import PictureFeatures
-from mooring.mechanisms.sums.guarantee import PRODUCT_SHARE, SumNoise
+from mooring.mechanisms.sums.guarantee import PRODUCT_SHARE, SumNoise, SumPrivacy
 from mooring.mechanisms.sums.settings import SumSettings, make_scheme
 from mooring.mechanisms.sums.sums import Outcome, SumLayout
 from mooring.metrics.membership import FALSE_POSITIVE_RATES, Membership
 from mooring.report.audit_page import render_audit, render_plan
-from mooring.tables import Partition, partition, read_records
+from mooring.tables import Column, Partition, partition, read_records
 from tests.auditing import audited, planned
 from tests.raising import raising
 from tests.record import check_record
@@ -429,3 +430,36 @@ def test_pictures_by_class_are_simulated_attacked_and_planned_as_a_study_has_the
     plan = plan_study(parts, limit="epsilon at most 8", settings=options)
     assert isinstance(plan.mechanism, RecommendedSums)
     assert "expected_rows = 400" in str(plan.mechanism_lines())
+
+
+def test_numbers_of_an_inferred_table_are_scaled_by_their_range_over_all_rows() -> None:
+    """Beyond it they are clipped; a column that does not vary is zero, and a category and a flag stay as they are."""
+    columns = (
+        Column("x", "number", inferred=True, missing="indicate"),
+        Column("k", "category", categories=("a", "b")),
+        Column("same", "number", inferred=True),
+    )
+    parts = [
+        np.array([[2.0, 0.0, 1.0, 0.0, 7.0], [4.0, 1.0, 0.0, 1.0, 7.0]]),
+        np.zeros((0, 5)),
+        np.array([[10.0, 0.0, 0.0, 1.0, 7.0]]),
+    ]
+    features = InferredTableFeatures.of(columns, parts)
+    asked = np.array([[2.0, 0.0, 1.0, 0.0, 7.0], [8.0, 1.0, 0.0, 1.0, 9.0], [30.0, 0.0, 1.0, 0.0, 7.0]])
+    scaled = asked.copy()
+    scaled[:, 0], scaled[:, 4] = [-1.0, 0.5, 1.0], 0.0
+    np.testing.assert_allclose(features.apply(asked), features.declared.apply(scaled))
+    assert features.n_inputs == 5
+
+
+@pytest.mark.parametrize(
+    ("count", "rounded"), [(0, 0), (7, 7), (10, 10), (34, 30), (999, 900), (1000, 1000), (65432, 60000)]
+)
+def test_a_number_of_rows_that_a_study_expects_has_one_digit(count: int, rounded: int) -> None:
+    assert _round_down(count) == rounded
+
+
+def test_an_epsilon_alone_is_a_guarantee_of_all_participants_but_one_with_the_usual_delta() -> None:
+    rows, labels = [np.ones((4, 2))] * 3, [np.arange(4) % 2] * 3
+    simulation = simulate_sums(rows, labels, privacy=2.0, rng=np.random.default_rng(0))
+    assert simulation.privacy == SumPrivacy(2.0, 1e-5, quorum=3, n_colluders=1)
