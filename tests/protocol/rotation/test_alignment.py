@@ -19,7 +19,7 @@ from mooring.protocol.analyst.delivery import deliver
 from mooring.protocol.rotation.analyst import alignment
 from mooring.protocol.rotation.analyst import collaboration_matrix as collaboration_file
 from mooring.protocol.rotation.analyst.alignment import align_bundles, choose_reference
-from mooring.protocol.rotation.analyst.alignment_state import decode_record, read_space
+from mooring.protocol.rotation.analyst.alignment_state import decode_record, read_space, write_space
 from mooring.protocol.rotation.analyst.training import train
 from mooring.protocol.rotation.result import MAP_FILE
 from tests.permissions import has_mode
@@ -257,6 +257,18 @@ def test_an_alignment_that_cannot_be_certified_says_so_where_that_was_asked(
         assert (record.certificate is not None) == (can and certify)
         notes.append(alignment._NOT_CERTIFIED in record.note)
     assert notes == [False, certify]
+
+
+@pytest.mark.parametrize("array", ["orthogonals", "means", "template", "origin"])
+def test_a_map_with_a_number_that_is_not_finite_is_damaged(array: str, tmp_path: Path) -> None:
+    study = numeric_study(p=2)
+    work, _ = prepared(study, tmp_path, n=5)
+    space = read_space(work, study)
+    values = getattr(space, array).copy()
+    values.flat[-1] = np.inf
+    write_space(work, replace(space, **{array: values}))
+    with raising(RefusedError, "the alignment", reason="damaged"):
+        read_space(work, study)
 
 
 def test_bundles_made_with_two_anchor_files_are_noted(tmp_path: Path) -> None:

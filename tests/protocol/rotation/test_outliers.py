@@ -328,7 +328,8 @@ def test_a_loss_counts_by_learners_that_predict_well_without_the_participant(
         rest = targets[inside]
         if kind == "number":
             return np.asarray(rest + np.sqrt(1 - good[name] + lost))
-        return np.where((places[inside] < good[name] - lost)[:, None], rest, 1 - rest)
+        ranked = np.where((places[inside] < good[name] - lost)[:, None], rest, 1 - rest)
+        return np.asarray(ranked + np.array([5.0, 0.0]))  # all are taken for the first class, which an AUC does not see
 
     influence = _Influence.__new__(_Influence)
     influence._targets, influence._owners = targets, np.where(others, np.arange(4000) % 6 // 2, 9)

@@ -175,6 +175,22 @@ def test_a_model_whose_arrays_say_something_else_than_the_learner_is_refused() -
         convert_model(study, wrong, data, 0)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("spread", [100.0, 0.0])
+@pytest.mark.parametrize(("off", "fine"), [(0.9e-6, True), (1.1e-6, False), (-0.9e-6, True), (-1.1e-6, False)])
+def test_numbers_of_a_model_are_the_learners_to_a_millionth_of_their_range(
+    off: float, fine: bool, spread: float
+) -> None:
+    """Of labels that are all alike, to a millionth."""
+    data = LabelledRows(np.zeros(2, dtype=np.int64), np.zeros((2, 6)), np.array([7.0, 7.0 + spread]))
+    model = SimpleNamespace(predict=lambda rows: np.full(len(rows), off * (spread or 1.0)))
+    fitted: Any = SimpleNamespace(kind="number", predict=lambda rows: np.zeros(len(rows)), to_model=lambda _: model)
+    if fine:
+        assert convert_model(numeric_study(kind="number"), fitted, data, 0) is model
+    else:
+        with raising(RefusedError, "the model"):
+            convert_model(numeric_study(kind="number"), fitted, data, 0)
+
+
 def test_a_learner_of_ones_own_is_trained_and_named(tmp_path: Path) -> None:
     study = numeric_study()
     learner = replace(LEARNERS["forest"], name="shallow", make=lambda kind, *, shape, seed: RandomForestClassifier(5))

@@ -182,7 +182,7 @@ class AlignmentRecord(GatherRecord):
             ("residual", "not known" if self.residual is None else f"{self.residual:.3g}"),
             ("misfit of the anchors", "not known" if self.misfit is None else f"{self.misfit:.3g}"),
             ("is it the global optimum?", self.certificate or "not shown: no certificate was computed"),
-            ("anchor noise", share if transition > 0 else "not known"),
+            ("anchor noise", share),
         ]
         return [*rows, ("note", self.note)] if self.note else rows
 
