@@ -67,6 +67,55 @@ def test_what_is_said_of_rows_depends_on_whether_there_is_noise_a_label_or_a_pro
     assert differing(first, second) == fields
 
 
+PLAIN = rows("none")
+
+
+@pytest.mark.parametrize(
+    ("study", "field", "words"),
+    [
+        (rows("none", sigma=0.25), "agreed", "σ = 0.25"),
+        (rows("none", v=0.125), "agreed", "v = 0.125"),
+        (rows("none", **GAUSSIAN), "agreed", "3 mixtures"),
+        (rows("number"), "agreed", "Labels travel"),
+        (rows("none", sigma=0.25), "terms.what_leaves", "scale 0.25"),
+        (rows("none", v=0.125), "terms.what_leaves", "scale 0.125"),
+        (rows("none", **GAUSSIAN), "terms.what_leaves", "3 mixtures"),
+        (rows("number"), "terms.what_leaves", "label 'y'"),
+        (rows("number"), "terms.who_sees", "label of every row"),
+        (rows("number"), "terms.who_sees", "the model"),
+        (rows("classes"), "terms.who_sees", "rows of each class"),
+        (rows("none", v=0.125), "terms.who_sees", "approximately"),
+        (rows("none", sigma=0.25), "terms.who_sees", "noise on rows stays"),
+        (rows("number"), "terms.not_colluding", "every label"),
+        (rows("number"), "terms.files", "training"),
+        (rows("classes"), "terms.measures", "fewer than 3 rows"),
+        (rows("none", sigma=0.25), "terms.promises", "makes this harder"),
+        (rows("none", v=0.125), "terms.promises", "Noise on the anchor"),
+    ],
+)
+def test_noise_labels_and_projections_are_stated_of_studies_that_have_them(
+    study: Study, field: str, words: str
+) -> None:
+    def said(of: Study) -> bool:
+        description = exchange_of(of).describe(of)
+        parts = vars(description) | {f"terms.{name}": value for name, value in vars(description.terms).items()}
+        return words in str(parts[field])
+
+    assert (said(study), said(PLAIN)) == (True, False)
+
+
+def test_what_is_lost_without_noise_on_rows_is_said_where_there_is_none() -> None:
+    texts = [str(vars(exchange_of(study).describe(study).terms)) for study in (PLAIN, rows("none", sigma=0.25))]
+    for words in ("6 components plus one", "exact image", "no noise is added to the rows", "nothing else protects"):
+        assert [words in text for text in texts] == [True, False]
+    assert [exchange_of(study).describe(study).terms.roles for study in (PLAIN, replace(PLAIN, participants=()))] == [
+        {"site-0": "makes the anchor"},
+        {},
+    ]
+    exactly = [str(exchange_of(study).describe(study).terms.who_sees) for study in (PLAIN, rows("none", v=0.125))]
+    assert ["exactly" in text for text in exactly] == [True, False]
+
+
 GUARANTEED = {"headlines", "guarantee", "terms.promises"}
 OF_PERSONS = {*GUARANTEED, "unit", "terms.not_covered", "terms.local_columns"}
 OF_COLLUDERS = {*GUARANTEED, "terms.what_leaves", "terms.not_colluding"}
