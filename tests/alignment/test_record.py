@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mooring import Termination, align_batch
+from mooring.alignment import accelerated
 from mooring.alignment.problem import make_problem
 from mooring.alignment.rank_relaxation import relaxed_maps
 from mooring.alignment.result import BatchSolution
@@ -61,3 +62,20 @@ def test_maps_that_rest_exactly_have_converged_with_their_last_iteration() -> No
     maps = np.broadcast_to(np.eye(2), (1, 3, 2, 2))
     solutions = BatchSolution(maps, [Termination.ITERATION_LIMIT], np.ones(1, dtype=np.int64), np.zeros(1), np.zeros(1))
     assert solutions.alignments(make_problem([block] * 3))[0].converged
+
+
+def test_uploads_of_which_a_thousandth_is_unexplained_are_refined_by_power_steps(
+    make_study: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The share of the sum of squares by which aligned and centred uploads differ from their mean."""
+    uploads = np.stack([make_study(4, 3, 16, noise=noise).uploads for noise in (0.0, 0.004, 0.009, 0.01, 0.02, 0.3)])
+    refined: list[list[bool]] = []
+    monkeypatch.setattr(accelerated, "_refine", lambda problem, solution, chosen: refined.append(chosen.tolist()))
+    shares = []
+    for solution, problem in zip(align_batch(uploads, solver="accelerated"), uploads, strict=True):
+        aligned = np.stack([rigid.apply(part) for rigid, part in zip(solution.maps, problem, strict=True)])
+        aligned -= aligned.mean(axis=1, keepdims=True)
+        shares.append(((aligned - aligned.mean(axis=0)) ** 2).sum() / (aligned**2).sum())
+    assert refined == [[bool(share < 1e-3) for share in shares]]
+    assert [share for share in shares if 0.7e-3 < share < 1e-3]
+    assert [share for share in shares if 1e-3 < share < 1.4e-3]
