@@ -558,6 +558,17 @@ def test_rows_that_left_without_a_guarantee_are_kept_out_of_sums_with_one_row_by
     assert ledger.record_intent("2" * 64, "later", fresh, spending=noisy).n_rows == 100
 
 
+def test_not_one_row_that_was_summed_is_shared_by_rotation(folder):
+    """Of rows that were shared by rotation before, one of a hundred may be."""
+    ledger = Ledger(folder)
+    for k, spending in enumerate((Spending(1.0, "key 0", 4.0), None)):
+        ledger.record_intent(f"{k}" * 64, f"study {k}", seen(range(200 + 300 * k, 300 + 300 * k)), spending=spending)
+        ledger.record_bundle(f"{k}" * 64, "f" * 64)
+    with raising(RefusedError, "a second upload", reason="secure sums"):
+        ledger.record_intent("2" * 64, "later", seen(range(201)))
+    assert ledger.record_intent("2" * 64, "later", seen(range(300, 501))).n_rows == 201
+
+
 @pytest.mark.parametrize("spending", [None, Spending(1.0, "key 1", 4.0)])
 def test_rows_of_an_intent_alone_may_be_shared_in_another_study(folder, spending):
     ledger, rows = Ledger(folder), seen(range(100))

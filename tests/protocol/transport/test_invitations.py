@@ -15,8 +15,8 @@ from tests.raising import raising
 
 
 def test_periods_and_places_that_cannot_be_signed_for() -> None:
-    assert [parse_period(period) for period in ("1m", "12h", "7d")] == [60, 43_200, 604_800]
-    for period in ("8d", "0m", "7", "d", "-1d", "1w", ""):
+    assert [parse_period(period) for period in ("1m", "12h", "7d", "10080m")] == [60, 43_200, 604_800, 604_800]
+    for period in ("8d", "10081m", "0m", "7", "d", "-1d", "1w", ""):
         with raising(InputError, "expires", expected="from 1m to 7d"):
             parse_period(period)
     with raising(InputError, "expires", got=repr("1" * 20)):

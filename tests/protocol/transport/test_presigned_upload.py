@@ -111,6 +111,9 @@ def test_a_store_that_never_agrees_on_the_checksum_is_an_error(bundle: Path, sto
     [
         ((403, DENIED), "the store refuses it (403, AccessDenied)"),
         ((403, EXPIRED), "the address has expired (403, AccessDenied)"),
+        ((401, EXPIRED), "the address has expired (401, AccessDenied)"),
+        ((400, EXPIRED), "the address has expired (400, AccessDenied)"),
+        ((404, EXPIRED), "does not exist (404, AccessDenied)"),
         ((404, b"<Code>NoSuchBucket</Code>"), "does not exist (404, NoSuchBucket)"),
         ((400, b"\xff" * 100), "the store refuses it (400)"),
         ((400, b"<Code>EntityTooLarge</Code>"), "a file of this size in one piece"),
@@ -275,6 +278,23 @@ def test_which_answers_are_worth_another_try_and_when(answer: tuple[int, str, di
     status, code, headers = answer
     response = Answer(status, code, False, headers, "the store")
     assert (response.is_transient, response.retry_after) == (again, wait)
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_known"),
+    [
+        ({}, True),
+        ({"x-amz-server-side-encryption": "AES256"}, True),
+        ({"x-amz-server-side-encryption": "aws:kms"}, False),
+        ({"x-amz-server-side-encryption-customer-algorithm": "AES256"}, False),
+        ({"etag": '"0123456789abcdef0123456789abcdef-2"'}, False),  # of a file in parts
+        ({"etag": ""}, False),
+    ],
+)
+def test_a_tag_is_the_checksum_of_a_file_that_no_key_of_a_customer_encrypts(headers: dict, is_known: bool) -> None:
+    headers = {"etag": '"0123456789ABCDEF0123456789abcdef"'} | headers
+    checksum = Answer(200, "", False, headers, "the store").checksum
+    assert checksum == ("0123456789abcdef" * 2 if is_known else "")
 
 
 @pytest.mark.parametrize(
