@@ -152,6 +152,33 @@ def test_fourier_features_approach_the_gaussian_kernel() -> None:
     assert not np.allclose(FourierFeatures(4, seed=1).frequencies, FourierFeatures(4).frequencies)
 
 
+def test_frequencies_have_the_root_of_the_number_of_inputs_as_length_scale_unless_it_is_given() -> None:
+    default = FourierFeatures(4).frequencies
+    np.testing.assert_allclose(default, FourierFeatures(4, length_scale=2.0).frequencies)
+    np.testing.assert_allclose(default, FourierFeatures(4, length_scale=1.0).frequencies / 2)
+
+
+@pytest.mark.parametrize("n_hats", [0, 5])
+def test_a_category_that_may_be_missing_has_one_more_feature(n_hats: int) -> None:
+    """Of levels only, the longest features are those of all numbers at an end of their range; both flags add a quarter."""
+    columns = (
+        Column("sex", "category", categories=("f", "m"), missing="indicate"),
+        Column("age", "number", 0, 1, missing="indicate"),
+        Column("died", "category", categories=("no", "yes")),
+    )
+    features = TableFeatures(Schema(columns), n_hats=n_hats)
+    rows = np.array([[1, 0, 0, 1, 0, 1, 0], [0, 1, 0, -1, 0, 0, 1], [0, 0, 1, 0, 1, 1, 0]], dtype=float)
+    phi = features.apply(rows)
+    if n_hats:
+        assert phi.shape == (3, 2 + 5 + 1 + 1)
+        np.testing.assert_allclose(np.linalg.norm(phi, axis=1), 1)
+        return
+    squares = 0.25 + 0.25 + 1 + 0.25 + 0.25
+    u = [[-0.5, -0.5, 1, -0.5, -0.5], [0.5, -0.5, -1, -0.5, 0.5], [0, 0.5, 0, 0.5, -0.5]]
+    np.testing.assert_allclose(phi[:, :-1], np.sqrt(0.8 / squares) * np.array(u))
+    assert np.linalg.norm(phi, axis=1).max() == pytest.approx(1)
+
+
 def test_what_all_glyphs_have_in_common_tells_them_apart_in_no_direction() -> None:
     rng, copies = np.random.default_rng(0), picture_features._COPIES
     z = rng.standard_normal((6 * copies, 5)) + np.repeat(3 * rng.standard_normal((6, 5)), copies, axis=0)

@@ -63,6 +63,7 @@ def test_the_file_says_that_its_rows_are_synthetic(synthetic: SyntheticRows, tmp
     ("options", "what"),
     [
         ({"n_rows": 0}, "rows"),
+        ({"n_rows": 10**7 + 1}, "rows"),
         ({"impossible": [{"sex": "x"}]}, "impossible"),
         ({"impossible": [{"bmi": "15"}]}, "impossible"),
     ],
