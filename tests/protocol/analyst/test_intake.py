@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from mooring.errors import StorageError
-from mooring.protocol.analyst.intake import collect
+from mooring.protocol.analyst.intake import MOST_BYTES, Intake, Register, RejectedBundle, _check_local, collect
+from mooring.protocol.registry import exchange_of
 from mooring.protocol.transport.object_stores import TOO_LARGE
 from tests.permissions import has_mode
 from tests.protocol.rotation.support import send, sent
@@ -114,3 +115,18 @@ def test_a_stream_without_end_is_cut_off(tmp_path: Path, monkeypatch: pytest.Mon
 def test_an_inbox_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
     with raising(StorageError, "the folder of bundles"):
         collect(numeric_study(), tmp_path / "nothing", tmp_path / "work")
+
+
+@pytest.mark.parametrize(("n", "n_kept"), [(10_000, 10_000), (10_001, 10_000)])
+def test_up_to_ten_thousand_refused_files_are_recorded(n: int, n_kept: int, tmp_path: Path) -> None:
+    refused = (RejectedBundle("x", "y"),) * n
+    intake = Register(tmp_path, numeric_study(), {}, {}).write(Intake((), refused, ()), "")
+    assert intake.record is not None
+    assert (len(intake.set_aside), len(intake.record.set_aside)) == (n, n_kept)
+
+
+def test_an_inbox_takes_bundles_as_large_as_they_can_be(tmp_path: Path) -> None:
+    study, path = numeric_study(), tmp_path / "a.bundle"
+    assert exchange_of(study).most_bundle_bytes(study) == MOST_BYTES
+    path.write_bytes(b"12345")
+    assert (_check_local(path, 5), _check_local(path, 4)) == (path, TOO_LARGE)

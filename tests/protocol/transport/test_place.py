@@ -1,6 +1,7 @@
 """A place takes signed files once, never changes them, and lists nothing that no member puts there."""
 
 import os
+from itertools import repeat
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -176,3 +177,15 @@ def test_a_store_without_folders_is_listed_by_one_request(
     monkeypatch.setattr("mooring.protocol.transport.place.open_folder", lambda address: (Store(), "ward"))
     assert [file.path for file in Place(f"{scheme}://ward").list_files()] == ["north/everybody/north.card.toml"]
     assert Store.depths == [depth]
+
+
+@pytest.mark.parametrize(("n", "fine"), [(50_000, True), (50_001, False)])
+def test_a_place_lists_up_to_fifty_thousand_files(
+    n: int, fine: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Place, "_list_folder", lambda _: repeat(PlacedFile("a", "b", "c"), n))
+    if fine:
+        assert len(Place(str(tmp_path)).list_files()) == n
+    else:
+        with raising(StorageError, "the place", reason="50,000"):
+            Place(str(tmp_path)).list_files()
