@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from scipy.linalg import expm
 
 from mooring import RigidMap
-from mooring.attacks import DoesNotApply, run
+from mooring.attacks import DoesNotApply, Effort, run
 from mooring.attacks.class_moments import ClassMoments, third_moments
 from mooring.attacks.moment_matching import _UNTRUSTED, AnchorEvidence, MomentMatch
 from mooring.attacks.moment_search import MomentRows, _Signs, _with_better_signs, minimise
@@ -19,6 +20,7 @@ from mooring.geometry import polar_factor, sample_orthogonal
 from mooring.geometry.backend import to_numpy
 from mooring.metrics import centred_error
 
+joint_moments: Any = import_module("mooring.attacks.joint_moments")  # the package has a function of this name
 H = 8
 SEEDS = range(5)
 
@@ -418,3 +420,38 @@ def test_axes_that_third_moments_vote_against_are_turned_round(skewed: bool, pul
     wrong = minimise(match, (right * flipped)[None], match.anchor_shift, 100)
     match_after = _with_better_signs(match, signs, wrong, 100, n_rounds=2)
     assert np.array_equal(np.sign((match_after.orthogonal[0] * right).sum(axis=0)), np.ones(3) if turned else flipped)
+
+
+def test_classes_that_both_sides_have_are_matched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those of one row on either side."""
+    matched = []
+
+    def match(population: ClassMoments, seen: ClassMoments, evidence: Any) -> None:
+        matched.append([population.counts.tolist(), seen.counts.tolist()])
+        raise ArithmeticError
+
+    monkeypatch.setattr(joint_moments, "MomentMatch", match)
+    rng = np.random.default_rng(0)
+    population, seen = (
+        ClassMoments.of(rng.standard_normal((len(codes), 3)), np.array(codes), 4)
+        for codes in ([0, 0, 0, 1, 3, 3], [0, 1, 1, 2, 2, 2])
+    )
+    with pytest.raises(ArithmeticError):
+        joint_moments._matched(population, seen, None, None, (1, 1))
+    assert matched == [[[3, 1], [1, 2]]]
+
+
+def test_other_participants_are_used_if_they_have_labels_like_the_target_and_colluders() -> None:
+    others = joint_moments._others
+    labels = [np.arange(8) % 2] * 6
+    labels[3] = None  # type: ignore[call-overload]
+    simulation = simulate([np.ones((8, 2))] * 6, labels, method="i-gdp", rng=np.random.default_rng(0))
+    view, rng = simulation.view((0,), 2), np.random.default_rng(0)
+    assert others(view, rng) == [1, 4, 5]
+    assert others(simulation.view((0, 1), 3), rng) == [2, 4, 5]
+    assert others(simulation.view((0,), 2, with_labels=False), rng) == [1, 3, 4, 5]
+    few = replace(view, effort=Effort(joint_participants=2))
+    assert others(few, rng) == [1, 4, 5]  # without noise on the anchor all maps are known
+    chosen = [others(replace(few, anchor_noise_scale=0.1), np.random.default_rng(seed)) for seed in range(20)]
+    assert {tuple(some) for some in chosen} == {(1, 4), (1, 5), (4, 5)}
+    assert others(replace(few, anchor_noise_scale=0.1, effort=Effort(joint_participants=3)), rng) == [1, 4, 5]
