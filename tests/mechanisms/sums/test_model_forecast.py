@@ -37,7 +37,7 @@ def make_case(label: str, *, general: bool = False, noise: tuple[float, float] =
     features: Any = TableFeatures(schema, LOGS)
     if general:
         features = LevelFeatures(make_workload(schema, log_scaled=LOGS), schema)
-    return ModelCase(features, schema, LOGS, (noise[0], 0.0) if general else noise, shrink=True)
+    return ModelCase(features, schema, LOGS, (noise[0], 0.0) if general else noise)
 
 
 @pytest.mark.parametrize("label", LABELS)

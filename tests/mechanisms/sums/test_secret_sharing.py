@@ -80,8 +80,10 @@ def test_numbers_that_the_field_cannot_hold_are_refused() -> None:
             encode_signed(np.array([number]))
     with raising(InputError, "numbers"):
         encode_signed(np.array([0.5]))  # type: ignore[arg-type]
-    with raising(InputError, "elements"):
+    with raising(InputError, "elements", got="2⁶¹ − 1"):
         decode_signed(np.array([PRIME], dtype=np.uint64))
+    with raising(InputError, "elements", got="int64"):
+        decode_signed(np.array([5], dtype=np.int64))  # type: ignore[arg-type]
 
 
 def test_an_element_is_the_low_bits_of_a_word_and_the_prime_itself_is_drawn_again() -> None:

@@ -11,12 +11,14 @@ import pytest
 from mooring.audit import simulate_general_total
 from mooring.errors import InputError
 from mooring.mechanisms.sums.features.columns import RowFeatures, TableFeatures
+from mooring.mechanisms.sums.guarantee import calibrate_sums
 from mooring.mechanisms.sums.model_forecast import ModelCase, _invent_rows, _sum_rows
 from mooring.mechanisms.sums.settings import SumSettings, make_features, make_layout
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.sums.forecast import _expect_privacy, _find_noise, forecast_sums
 from mooring.protocol.sums.participant.inspection import conclude
+from mooring.protocol.sums.scheme import sum_settings
 from mooring.tables.encoder import EncodedRows
 from mooring.tables.schema import Column, Label, Schema
 from tests.protocol.sums.support import make_sum_study
@@ -148,7 +150,19 @@ def test_the_noise_of_a_general_total_is_forecast_as_it_is_added(n_participants:
     rows, labels = [rng.uniform(-1, 1, (20, 3))] * n_participants, [np.arange(20) % 2] * n_participants
     privacy = _expect_privacy(settings, n_participants)
     total = simulate_general_total(rows, labels, features=features, privacy=privacy, rng=rng).total
-    assert _find_noise(study, layout, n_participants)[0] ** 2 == pytest.approx(total.noise_variance)
+    found = _find_noise(study, layout, n_participants)
+    assert (found[0] ** 2, found[1]) == (pytest.approx(total.noise_variance), 0.0)
+
+
+@pytest.mark.parametrize(("n_participants", "quorum"), [(6, 4), (5, 4), (3, 3)])
+def test_the_noise_of_a_complete_study_is_that_of_its_quorum_and_of_as_many_as_are_asked_for(
+    n_participants: int, quorum: int, tmp_path: Path
+) -> None:
+    """Of six participants; three cannot be a quorum of four, and are taken to be all there are."""
+    study = make_sum_study(tmp_path, 6, quorum=4, threshold=6, epsilon=2.0).study
+    layout: Any = make_layout(sum_settings(study), study.schema, make_features(sum_settings(study), study.schema, ()))
+    noise = calibrate_sums(layout, sum_settings(study).privacy(quorum=quorum))
+    assert _find_noise(study, layout, n_participants) == pytest.approx(noise.scales(layout, n_participants))
 
 
 @pytest.mark.parametrize("correlation", [0.3, 0.7])
@@ -157,7 +171,7 @@ def test_invented_labels_follow_the_columns_as_strongly_as_is_assumed(correlatio
     columns, number = HOSPITAL[:3], Label("y", "number", low=20.0, high=100.0)
     for label in (number, THREE):
         schema, rng = Schema(columns, label), np.random.default_rng(0)
-        case = ModelCase(TableFeatures(schema), schema, frozenset(), (0.0, 0.0), shrink=True)
+        case = ModelCase(TableFeatures(schema), schema, frozenset(), (0.0, 0.0))
         rows, labels = _invent_rows(case, 50_000, correlation, rng)
         assert np.abs(rows).max() <= 1
         if label is THREE:
@@ -171,7 +185,7 @@ def test_invented_labels_follow_the_columns_as_strongly_as_is_assumed(correlatio
 
 @pytest.mark.parametrize(("n_features", "fine"), [(1500, True), (1501, False)])
 def test_a_model_of_up_to_1500_features_is_forecast(n_features: int, fine: bool) -> None:
-    case = ModelCase(RowFeatures(n_features - 1), Schema(HOSPITAL, THREE), frozenset(), (0.0, 0.0), shrink=True)
+    case = ModelCase(RowFeatures(n_features - 1), Schema(HOSPITAL, THREE), frozenset(), (0.0, 0.0))
     assert case.features.n_features == n_features
     assert case.can_be_forecast == fine
 
@@ -182,7 +196,7 @@ def test_the_noise_of_a_forecast_is_that_of_the_sums() -> None:
     features, rng = TableFeatures(schema), np.random.default_rng(0)
     rows, labels = np.zeros((3, schema.n_features)), np.arange(3)
     without, noisy = (
-        _sum_rows(ModelCase(features, schema, frozenset(), noise, shrink=True), rows, labels, 2.0, rng)
+        _sum_rows(ModelCase(features, schema, frozenset(), noise), rows, labels, 2.0, rng)
         for noise in ((0.0, 0.0), (5.0, 0.1))
     )
     S, T = noisy.products - without.products, noisy.outcomes - without.outcomes

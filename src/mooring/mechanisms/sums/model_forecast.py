@@ -107,8 +107,6 @@ class ModelCase:
     log_scaled: frozenset[str]
     noise: tuple[float, float]
     """Standard deviations σ_S and σ_T of the total's noise; of the general total, that of S and 0."""
-    shrink: bool
-    """As for `mooring.learners.fit_discriminant`."""
 
     @property
     def kind(self) -> Kind:
@@ -214,7 +212,7 @@ def _train_jointly(case: ModelCase, rows: Matrix, labels: Labels, n_rows: int, r
     with np.errstate(all="ignore"):
         try:
             sums = _sum_rows(case, rows, labels, n_rows / len(rows), rng)
-            model = resolve_sum_learner(AUTO, case.kind).fit(sums, shrink=case.shrink)
+            model = resolve_sum_learner(AUTO, case.kind).fit(sums, shrink=True)
         except ValueError:  # the noise leaves numbers that no rows have, and the analyst would get no model
             return case.guess
     if isinstance(features, LevelFeatures):

@@ -142,7 +142,7 @@ def _make_case(study: Study, features: FeatureMap, noise: tuple[float, float]) -
             select_schema(features.workload, study.schema)
         except InputError:  # the label belongs to survival
             return None
-    return ModelCase(features, study.schema, frozenset(settings.log_scaled), noise, settings.features == "columns")
+    return ModelCase(features, study.schema, frozenset(settings.log_scaled), noise)
 
 
 def _state_model(study: Study, model: ModelForecast) -> Outlook:
