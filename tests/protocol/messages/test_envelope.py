@@ -1,14 +1,17 @@
 """An envelope: of any length, for one reader and one name, and of one sender; and none of its blocks elsewhere."""
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from mooring.errors import InputError, MooringError, RefusedError
+from mooring.protocol.crypto.keys import Secret
 from mooring.protocol.messages.card import Member
-from mooring.protocol.messages.envelope import envelope_of, open_beside, open_envelope, seal_file
+from mooring.protocol.messages.envelope import _encrypt, envelope_of, open_beside, open_envelope, seal_file
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.storage.vault import Vault
@@ -140,3 +143,20 @@ def test_an_envelope_beside_a_file_is_opened_while_the_file_is_not_there(envelop
     assert open_beside(path, **who)  # type: ignore[arg-type]
     assert path.read_bytes() == b"rows"
     assert not open_beside(path.with_name("none.bundle"), **who)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [5, MIB, MIB + 5])
+def test_a_block_is_encrypted_under_its_number_and_whether_it_is_the_last(size: int) -> None:
+    """As the STREAM construction says: eleven bytes of the number, and one that ends the file."""
+    key, data = bytes(range(32)), bytes(size)
+    blocks = list(_encrypt(io.BytesIO(data), size, Secret(key)))
+    for index, block in enumerate(blocks):
+        nonce = index.to_bytes(11, "big") + bytes([index == len(blocks) - 1])
+        part = data[index * MIB : (index + 1) * MIB]
+        assert ChaCha20Poly1305(key).decrypt(nonce, block, None) == part
+
+
+@pytest.mark.parametrize(("size", "said"), [(3, 5), (MIB, MIB + 5), (MIB + 3, MIB + 5)])
+def test_a_file_that_becomes_shorter_while_it_is_sealed_is_refused(size: int, said: int) -> None:
+    with raising(RefusedError, "the file", reason="shorter"):
+        list(_encrypt(io.BytesIO(bytes(size)), said, Secret(bytes(32))))

@@ -12,6 +12,7 @@ from mooring.mechanisms.rotation.projection import no_projection
 from mooring.protocol.exchange_types import AuditRequest
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.contrast import contrast_to_sums, list_contrast
+from mooring.protocol.registry import get_exchange
 from mooring.protocol.results import ShareResult
 from mooring.protocol.rotation.exchange import EXCHANGE
 from mooring.protocol.rotation.participant.inspection import find_point, list_audit_points, point_of
@@ -73,6 +74,10 @@ def test_the_dealer_is_the_first_participant_unless_the_study_names_another() ->
         assert ("Dealer", expected) in EXCHANGE.describe_study(named)
     draft = replace(study, participants=(), analyst=None)
     assert "Dealer" not in dict(EXCHANGE.describe_study(draft))
+
+
+def test_rows_need_an_envelope_and_sums_are_sealed_as_they_are() -> None:
+    assert (EXCHANGE.seals_bundles, get_exchange("secure-sum").seals_bundles) == (False, True)
 
 
 @pytest.mark.parametrize(("p", "n_warnings"), [(2, 1), (3, 1), (4, 0)])
