@@ -43,6 +43,7 @@ from mooring.protocol.rotation.anchor import deal_anchor
 from mooring.protocol.rotation.participant.upload import share_rows
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Floors
+from mooring.protocol.sums import answers
 from mooring.protocol.sums import bundle as bundles
 from mooring.protocol.sums.analyst.total import open_total, read_list
 from mooring.protocol.sums.analyst.training import train_sums
@@ -169,6 +170,17 @@ def test_boxes_have_the_size_of_the_format_and_a_bundle_is_within_its_limit(fold
     assert shapes == {"seeds": (3, box + 32), "shares": (3, box + 8 * length)}
     size = given.share(0).stat().st_size
     assert size <= bundles.most_sum_bundle_bytes(given.study) < size + 2**16
+
+
+def test_answers_have_room_for_all_participants_and_for_four_bundles_of_each(folder: Path) -> None:
+    study = make_sum_study(folder, 5).study
+    header = bundles.most_sum_bundle_bytes(study) - sum(spec.n_bytes for spec in sum_bundle_tensors(study).values())
+    sizes = {
+        answers.LIST: 5 * (32 + 32),
+        answers.RECEIPT: 5 * 4 * (32 + 1),
+        answers.SHARE: 8 * sum_scheme(study).layout.size,
+    }
+    assert {kind: answers.most_answer_bytes(study, kind) - header for kind in sizes} == sizes
 
 
 def write_pictures(path: Path, n: int, seed: int) -> np.ndarray:
