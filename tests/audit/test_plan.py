@@ -254,6 +254,7 @@ def test_where_joining_is_shown_not_to_pay_nothing_is_recommended(
     assert Plan.from_json(plan.to_json()).recommended is None
 
 
+@pytest.mark.definitions
 def test_the_noise_that_a_plan_tries_grows_by_a_half_to_all_and_pairs_are_of_the_same_scales() -> None:
     effort = AuditEffort()
     for scales in (effort.data_levels, effort.anchor_scales):
@@ -318,6 +319,7 @@ def test_what_cannot_be_planned_is_refused(
     refused(lambda: planned(few_large, learner="linear", **options), what, "", "")
 
 
+@pytest.mark.definitions
 def test_the_noises_that_are_tried_are_the_documented_ones() -> None:
     words = " ".join((Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8").split())
     for noise, grid in (("σ / s", GRID[0]), ("v", GRID[1])):
