@@ -12,6 +12,7 @@ from mooring.protocol.common_steps import STUDY, _has_records, _is_fitted
 from mooring.protocol.messages.card import Member
 from mooring.protocol.participant.membership import issue_card, make_member
 from mooring.protocol.step import Awaited, Choice, Item, Question, Step
+from mooring.protocol.steps import explain_command, find_step, list_commands
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.workspace import Identity, Workspace, has_file, has_label, has_record
 from mooring.report.step_pages import StepPages
@@ -264,3 +265,26 @@ def test_a_table_fits_the_study_as_it_is_now_or_was_checked_already(workspace: W
     assert _has_records(workspace)
     numeric_study().write(workspace.study_file)
     assert not _has_records(workspace)
+
+
+def test_a_step_is_found_among_those_of_the_study_and_joining_without_one(workspace: Workspace) -> None:
+    assert find_step(workspace, "join").name == "join"
+    with raising(StorageError):
+        find_step(workspace, "deal")  # which studies have it, only a study tells
+    numeric_study().write(workspace.study_file)
+    assert [find_step(workspace, name).name for name in ("join", "share", "deal")] == ["join", "share", "deal"]
+    assert "anchor" in {question.name for question in find_step(workspace, "share").asks}  # as the mechanism adds to it
+    for name in ("combine", "nothing"):
+        with raising(InputError, "study", problem=repr(name)):
+            find_step(workspace, name)
+
+
+def test_a_command_is_explained_once_or_by_mechanism_where_they_differ() -> None:
+    assert not explain_command("check").startswith("With")
+    assert explain_command("nothing") == ""
+    differing = explain_command("align")
+    assert [differing.count(f"With {name}: ") for name in ("rotation", "secure-sum")] == [1, 1]
+    commands = list(list_commands())
+    assert len(set(commands)) == len(commands)
+    assert {"join", "check", "share", "align", "deal", "combine"} <= {*commands}
+    assert not any(word.startswith("-") for word in commands)

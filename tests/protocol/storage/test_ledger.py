@@ -314,6 +314,18 @@ def test_fingerprints_tell_rows_apart_and_know_them_again():
     assert np.array_equal(prints.add(np.zeros((1, 3))), prints.add(-np.zeros((1, 3))))
 
 
+def test_a_column_has_a_tag_once_it_varies_in_whatever_block():
+    prints = Fingerprinter(Secret(bytes(32)), ["a", "b", "c"])
+    prints.add(np.array([[1.0, 2.0, 3.0], [1.0, 2.5, 3.0]]))
+    assert len(prints.column_tags()) == 1
+    prints.add(np.array([[1.0, 2.0, 3.5]]))
+    assert len(prints.column_tags()) == 2
+    assert prints.n_rows == 3
+    alone = Fingerprinter(Secret(bytes(32)), ["a"])
+    alone.add(np.array([[0.0], [-0.0]]))  # the same number
+    assert alone.column_tags() == ()
+
+
 def test_rows_are_known_again_wherever_they_stand_and_equal_ones_once():
     prints, earlier = np.array([1, 1, 2, 3, 3, 9], dtype=np.uint64), np.array([1, 3, 9], dtype=np.uint64)
     assert find_known_rows(prints, earlier).tolist() == [True, False, False, True, False, True]
