@@ -11,7 +11,15 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from mooring.attacks import ATTACKS, Attack, DoesNotApply, LabelledFeatures, MembershipScores
+from mooring.attacks import (
+    ATTACKS,
+    Attack,
+    DoesNotApply,
+    LabelledFeatures,
+    MembershipScores,
+    Reconstruction,
+    run,
+)
 from mooring.audit import (
     AuditDescription,
     AuditEffort,
@@ -331,6 +339,42 @@ def test_an_attack_on_sums_compares_the_members_and_others_that_it_scores(
     if applies:
         assert outcome.figures["membership_auc"].n == (3 if second else 1)
         assert re.findall(r"\d+", " ".join(outcome.notes)) == [str(n_read)]
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e5, 1e-5])
+def test_the_outlying_tenth_is_farthest_from_its_class_in_units_of_the_spread(unit: float) -> None:
+    """Whatever the unit of the rows, and if two of their columns add up to a third."""
+    rng = np.random.default_rng(1)
+    codes = np.repeat([0, 1], [30, 20])
+    rows = rng.standard_normal((50, 2)) * [3.0, 0.2] + 7 * codes[:, None]
+    centred = rows - np.array([rows[codes == k].mean(axis=0) for k in (0, 1)])[codes]
+    distances = ((centred @ np.linalg.inv(np.linalg.cholesky(centred.T @ centred)).T) ** 2).sum(axis=1)
+    dependent = unit * np.column_stack([rows, rows.sum(axis=1) / 3])
+    members = [membership.Candidates(dependent[some], codes[some]) for some in (slice(0, 25), slice(25, 40))]
+    others = [membership.Candidates(dependent[40:], codes[40:])]
+    found = membership._find_outlying(members, others)
+    assert set(np.flatnonzero(found)) == set(np.argsort(-distances[:40])[:4])
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "place"), [("aa-i-gdp-anchor-noise", 2, 1), ("c-gdp", 3, 2), ("i-gdp", 2, None)]
+)
+def test_the_holder_of_a_record_is_sought_among_all_uploads_but_the_colluders(
+    method: str, target: int, place: int | None
+) -> None:
+    """By chance it is named in proportion to the rows; without a common space nobody is sought."""
+    rng = np.random.default_rng(0)
+    rows = [rng.standard_normal((n, 2)) for n in (10, 20, 30, 40)]
+    scale = 0.05 if method == "aa-i-gdp-anchor-noise" else 0.0
+    view = simulate(rows, method=method, anchor_noise_scale=scale, rng=rng).view((0,), target)
+    reconstruction = run("moments", view, rng=rng)
+    assert isinstance(reconstruction, Reconstruction)
+    uploads, found, share = membership._LikelihoodAttack.of(view, reconstruction, seed=0).all_uploads(view)
+    if place is None:
+        assert (uploads, share) == ([], 0.0)
+    else:
+        assert [upload.codes.size for upload in uploads] == [20, 30, 40]
+        assert (found, share) == (place, len(rows[target]) / 90)
 
 
 def test_columns_are_sought_in_forty_of_six_hundred_rows_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
