@@ -358,6 +358,7 @@ def _run_pytest(arguments: list[str], variables: dict[str, str], limit: int | No
     os.setpgid(0, 0)
     os.chdir(ROOT)
     os.environ |= variables
+    del sys.argv[1:]  # MPyC, which some tests import, would take them for its own
     if limit:
         resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
     paths = variables["PYTHONPATH"].split(os.pathsep)
