@@ -14,7 +14,7 @@ from benchmarks.second_opinion import PAGE, render_results
 from mooring.attacks.inversion import invert_columns
 from mooring.attacks.shadow_models import draw_halves, follow_gradients, score_members
 from mooring.audit import AuditSettings, Deployment, EvaluationSpec, RotationPoint, run_audit, simulate
-from mooring.audit.release import _draw_rows, measure_release, measure_trained_release
+from mooring.audit.release import _draw_rows, _figures, measure_release, measure_trained_release
 from mooring.audit.rotation.release import measure_point_release
 from mooring.errors import InputError
 from mooring.learners import FittedEstimator
@@ -296,3 +296,11 @@ def test_an_audit_finds_columns_of_rows_that_a_model_memorises(monkeypatch: pyte
 
 def test_the_page_of_the_second_opinion_has_the_figures_on_record() -> None:
     assert PAGE.read_text(encoding="utf-8") == render_results()
+
+
+def test_the_interval_of_an_area_ends_at_one() -> None:
+    """Two pairs of models, one that tells members from others and one that guesses: Student's interval is wider than 1."""
+    included = np.array([[True, False] * 20, [False, True] * 20] * 2)
+    scores = np.vstack([included[:2].astype(float), np.random.default_rng(0).standard_normal((2, 40)) / 100])
+    interval = _figures(scores, included)["membership_auc"].interval
+    assert (interval.low, interval.high) == (0.0, 1.0)

@@ -504,5 +504,6 @@ def test_a_model_that_predicts_one_class_is_said_to_with_what_guessing_scores() 
     summary = summarise(study, replace(records, predict=predictions.record)).summary
     assert [finding.about for finding in summary.attention if finding.kind == "one class"] == [("b",)]
     training = replace(sum_records(NAMES).training, only_class="a", n_classes=3)
-    assert "one class" in [finding.kind for finding in training.list_findings()]
+    (finding,) = [finding for finding in training.list_findings() if finding.kind == "one class"]
+    assert "33.3%" in finding.words
     assert training.is_whole == sum_records(NAMES).training.is_whole

@@ -248,3 +248,7 @@ def test_a_model_within_the_studys_limit_goes_home_with_its_risk(tmp_path: Path)
     (work / TRAINING_FILE).write_text(replace(trained, release=None).to_json())
     with raising(RefusedError, "the delivery", reason="all may be recognised"):  # what it gives away is not known
         deliver(study, work, tmp_path / "results", ANALYST)
+    deliver(study, work, tmp_path / "results", ANALYST, override="Ann Lee: the board agreed")
+    unknown = read_result(tmp_path / "results" / "site-1", study, study.participants[1]).delivered.release
+    assert unknown is not None
+    assert unknown.risk == 1.0

@@ -23,7 +23,7 @@ from mooring.tables import Column
 from mooring.tables.files import open_table
 from mooring.tables.inference import FEWEST_ROWS, MAX_CATEGORIES
 from tests import commands
-from tests.raising import raising
+from tests.raising import numbers_in, raising
 from tests.record import check_record
 
 AGE = Column("age", "integer", 20, 90)
@@ -243,8 +243,9 @@ def test_a_table_of_fewer_than_twice_the_fewest_persons_is_not_described(
     if is_described:
         assert infer_header(tmp_path / "t.csv", site="a", person="patient")[0].site == "a"
     else:
-        with raising(InputError, "data file", problem=f"{n_persons}."):
+        with raising(InputError, "data file") as caught:
             infer_header(tmp_path / "t.csv", site="a", person="patient")
+        assert numbers_in(caught.value.problem) == {n_persons, 2 * FEWEST_ROWS}
 
 
 def test_a_type_in_parquet_tells_more_than_a_name(tmp_path: Path) -> None:

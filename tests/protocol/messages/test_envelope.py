@@ -1,5 +1,6 @@
 """An envelope: of any length, for one reader and one name, and of one sender; and none of its blocks elsewhere."""
 
+import hashlib
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,8 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from mooring.errors import InputError, MooringError, RefusedError
 from mooring.protocol.crypto.keys import Secret
 from mooring.protocol.messages.card import Member
-from mooring.protocol.messages.envelope import _encrypt, envelope_of, open_beside, open_envelope, seal_file
+from mooring.protocol.messages.envelope import KIND, _encrypt, envelope_of, open_beside, open_envelope, seal_file
+from mooring.protocol.messages.signed_file import encode_signed_header
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.storage.vault import Vault
@@ -160,3 +162,13 @@ def test_a_block_is_encrypted_under_its_number_and_whether_it_is_the_last(size: 
 def test_a_file_that_becomes_shorter_while_it_is_sealed_is_refused(size: int, said: int) -> None:
     with raising(RefusedError, "the file", reason="shorter"):
         list(_encrypt(io.BytesIO(bytes(size)), said, Secret(bytes(32))))
+
+
+@pytest.mark.parametrize("size", ["9", -1, 2**50 + 1])
+def test_a_size_that_no_file_has_is_refused(size: Any, envelope: Sealed, reader: Vault) -> None:
+    recipient = reader.signing_key.public
+    fields: Any = {"study": envelope.study.digest, "recipient": recipient, "name": "a.bundle", "bytes": size}
+    header = encode_signed_header(KIND, fields, {}, hashlib.sha256().hexdigest(), envelope.signer)
+    envelope.sealed.write_bytes(header)
+    with raising(RefusedError, "the envelope", reason="a size"):
+        envelope.open()

@@ -1,14 +1,24 @@
 """What an honest upload can be: honest ones are within the bounds, and the bounds are not much wider than need be."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import chi2, ncx2
 
 from mooring import RigidMap, make_anchor
-from mooring.protocol.rotation.bundle import FALSE_REFUSAL, bound_norm, bound_row, bound_singular_values, explain_anchor
-from tests.sites import numeric_study
+from mooring.errors import RefusedError
+from mooring.protocol.rotation.bundle import (
+    FALSE_REFUSAL,
+    bound_norm,
+    bound_row,
+    bound_singular_values,
+    explain_anchor,
+    verify_bundle,
+)
+from tests.raising import raising
+from tests.sites import KEYS, numeric_study, write_site
 
 SHAPES = [(24, 3, 0.01), (24, 6, 0.05), (52, 13, 0.1), (31, 30, 0.1), (80, 20, 0.0), (10, 9, 0.5), (24, 2, 1.0)]
 LENGTH = math.sqrt(12 * (1 + 0.05**2 * 47))  # of an anchor representation, as expected: √(h (1 + v² (r − 1)))
@@ -95,3 +105,14 @@ def _swap_length(centred: np.ndarray, factor: float) -> np.ndarray:
     """One column shorter or longer, all others the other way, and the same norm."""
     changed = centred * np.array([factor, *[1] * (centred.shape[1] - 1)])
     return np.asarray(changed * np.linalg.norm(centred) / np.linalg.norm(changed))
+
+
+def test_a_bundle_that_becomes_shorter_after_it_was_verified_is_refused_where_it_is_read(tmp_path: Path) -> None:
+    study, rng, path = numeric_study(), np.random.default_rng(0), tmp_path / "site-0.bundle"
+    rows, anchor = rng.uniform(-1, 1, (40, 6)), make_anchor(24, 6, rng=rng)
+    write_site(path, study, KEYS[0], rows, rng.integers(0, 2, 40), anchor, rng)
+    bundle = verify_bundle(path, study)
+    assert bundle.representation().shape == (40, 6)
+    path.write_bytes(path.read_bytes()[:-200])
+    with raising(RefusedError, "the bundle", reason="shorter"):
+        list(bundle.blocks(40))

@@ -238,3 +238,12 @@ def test_a_log_rank_test_tells_where_it_depends_on_how_censored_rows_count() -> 
     turn = find_turn(lambda n: tests(n)[2] > 0, 20, 1e7)
     plain, table, _ = tests(turn)
     assert abs(math.sqrt(plain) - math.sqrt(table)) == pytest.approx(0.5, rel=1e-5)
+
+
+def test_three_rows_are_too_few_for_a_correlation() -> None:
+    rng, workload = np.random.default_rng(2), TOTAL.workload
+    for n, is_answered_with in ((3, str), (4, Moments)):
+        words = [np.eye(3)[rng.integers(0, 3, n)], np.eye(2)[np.arange(n) % 2]]
+        numbers = [np.arange(n)[:, None] / 1.5 - 1, np.zeros((n, 1)), np.zeros((n, 1)), np.zeros((n, 1))]
+        total = sum_exactly(workload, np.hstack([*words, *numbers, np.eye(2)[np.zeros(n, dtype=int)]]))
+        assert isinstance(read_moments(total, workload.column("score"), workload.column("site")), is_answered_with)
