@@ -51,12 +51,10 @@ types: .venv/.dev
 
 unit test-distributed: export OMP_NUM_THREADS := 1
 unit test-distributed: export OPENBLAS_NUM_THREADS := 1
-# A process more than there are cores, since some tests wait, each with files of its own: what a file's tests share is made
-# once. In the order of the folders the doctests come last; xdist's own order, by number of tests, leaves files with few
-# long tests to the end.
-PROCESSES = $(shell $(PYTHON) -c 'import os; print(min(8, (os.cpu_count() or 1) + 1))')
+# A process a core, each with files of its own: what a file's tests share is made once. In the order of the folders the
+# doctests come last; xdist's own order, by number of tests, leaves files with few long tests to the end.
 unit: .venv/.dev
-	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 site: export NO_MKDOCS_2_WARNING := 1
 site: .venv/.dev  # not --quiet, by which warnings would not fail it

@@ -125,7 +125,8 @@ def _describe_batch(found: dict[str, Any]) -> str:
     return (
         f"- {found['batch_problems']} problems of {size} in a batch on the GPU, time of each over that of one alone: "
         f"{cheaper:.2f} (1){_missed(cheaper <= 1)};\n"
-        f"  after 500 iterations the median residual is {found['batch_median_residual']:.1e}"
+        f"  after 500 iterations {found['batch_converged']} converged, "
+        f"and the median residual is {found['batch_median_residual']:.1e}"
     )
 
 

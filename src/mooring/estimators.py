@@ -52,8 +52,9 @@ class RigidPerturbation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     Notes
     -----
-    A rigid map by itself gives no guarantee; see `docs/methods.md`. `upload` derives its noise from the secret and the rows,
-    so that the same rows give the same upload each time. An attacker could average fresh noise away.
+    A rigid map by itself gives no guarantee; see `docs/methods.md`. `upload` derives its noise from the rows and from the
+    randomness that `fit` drew the map from, so that the same rows give the same upload each time. An attacker could average
+    fresh noise away.
 
     Examples
     --------
@@ -137,7 +138,7 @@ class PublicProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.random_state = random_state
 
     def fit(self, X: npt.ArrayLike, y: Any = None) -> PublicProjection:
-        """Make the projection, from public rows or for the number of features of any rows."""
+        """Make the projection, from public rows, or for as many features as any rows have."""
         rows = _checked(self, X)
         if self.kind not in ("gaussian", "public-svd"):
             raise InputError(
@@ -211,7 +212,7 @@ class AnchorAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def fit(self, X: npt.ArrayLike, y: Any = None) -> AnchorAligner:
         """Find the rigid map that brings the anchor representation X closest to the template."""
         B = _checked(self, X)
-        if self.template is None:  # Π(BᵀB) is I, which a computed factor is not if B lacks full rank
+        if self.template is None:  # the polar factor of BᵀB is I; a computed one may differ if B lacks full rank
             mean, d = B.mean(axis=0), B.shape[1]
             return self._settled(RigidMap(np.eye(d), -mean), B - mean)
         template = check_array(self.template, dtype=np.float64)

@@ -1,5 +1,6 @@
 """A desk at a place: what it does by itself, what it asks, and what its forms refuse."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic, sleep
@@ -159,3 +160,5 @@ def test_a_place_is_a_folder_elsewhere_that_is_there(address: str, town: Town, n
     assert guide.place == town.place
     post(north, "/place", place="")
     assert guide.place is None
+    (kept,) = (town.root / "north" / "vault").rglob("desk.json")  # what the desk begins with when it is started again
+    assert json.loads(kept.read_text(encoding="utf-8"))["place"] == ""

@@ -77,7 +77,7 @@ class Situation:
 
     @property
     def following(self) -> str:
-        """The step to take next: the first that can be taken, else the first that waits; empty if there is none."""
+        """The step to take next: required steps first, and of these the ones that can be taken; empty if none is left."""
         left = [state for state in self.states if not state.is_done]
         # a participant does not take the designer's steps
         left = [state for state in left if not (self.who.role == "participant" and state.step.role == "designer")]
@@ -161,7 +161,7 @@ class DeskApplication:
         return HTMLResponse(page, headers={"set-cookie": self.session.cookie, "refresh": "0; url=./"})
 
     def show(self, request: Request) -> Response:
-        """Return the page of steps, which reloads itself while a step runs or while it watches the inbox."""
+        """Return the page of steps, which reloads itself while a step runs or while the desk waits for files of others."""
         workspace, guide = self.workspace, self.guide
         turn = guide.turn  # if the guide ends a pass meanwhile, the page loads itself once more
         situation = self.look()
@@ -228,7 +228,7 @@ class DeskApplication:
             command = step.spell(answers, workspace) if step.command else ""
 
             def run(progress: Progress) -> Outcome:
-                # Kept while the job has its turn: the guide, which acts on kept entries, would take the step a second time.
+                # Not kept before the job has its turn: the guide, which acts on kept entries, could take the step, too.
                 self.guide.keep_entries(step, entries)
                 return self._end_step(take(workspace, **answers, command=command, progress=progress))
 
@@ -337,7 +337,9 @@ class DeskApplication:
                 path = self.workspace.study_file
                 require_absent(path, force=bool(typed.get("replace")))
                 write_atomically(path, form.draft.text.encode(), mode=0o600, what="the draft")
-                lines = (f"Wrote {self.workspace.show(path)}. It holds no value of a row.",)
+                lines = (
+                    f"Wrote {self.workspace.show(path)}. It holds nothing of a row but the [ranges] that it names, if any.",
+                )
                 hand_off = (
                     "Everybody joins and sends its card to whoever enrols; send the draft to whoever asks for it.",
                 )
@@ -391,13 +393,13 @@ def serve_desk(folder: Path, *, port: int = 0, place: str = "", announce: Callab
 def make_desk(folder: Path, *, port: int = 0, announce: Callable[[str], None]) -> tuple[socket.socket, DeskApplication]:
     """Return a desk for a folder, which is created if needed, and the socket that the desk listens on.
 
-    Port 0 stands for any free port. `announce` is called with the address to open, and with a new one whenever an address
-    has been used.
+    Port 0 stands for any free port. `announce` is called with a new address whenever an address has been used; the first is
+    `session.address` of the application, which the caller announces.
     """
     make_folder(folder, mode=0o700, what="the desk's folder", tighten=True)
     listener = socket.socket()
     try:
-        if os.name != "nt":  # where it would let another program listen there, too
+        if os.name != "nt":  # on Windows, this option would let another program listen on the same port
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))
         listener.listen()  # a browser may come before the server is ready

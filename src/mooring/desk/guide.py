@@ -103,8 +103,11 @@ class Guide:
             folder = Path(address).expanduser()
             inside = folder.resolve().is_relative_to(self.workspace.root.resolve())
             if not folder.is_absolute() or not folder.is_dir() or inside:
-                expected = "the whole path of a folder that all members reach, outside the desk's, or a URL"
-                got = "a folder that is not there" if folder.is_absolute() and not inside else "a different path"
+                expected = "the absolute path of a folder that all members reach, outside the desk's folder, or a URL"
+                if not folder.is_absolute():
+                    got = "a relative path"
+                else:
+                    got = "a folder inside the desk's folder" if inside else "a folder that does not exist"
                 raise InputError("place", expected=expected, got=got, cure="Write /mnt/ward or s3://ward/study.")
             address = str(folder)
         self._keep(replace(self.arrangement, place=address))
@@ -199,7 +202,7 @@ class Guide:
 
     def _save(self) -> None:
         """Write the choices, once there is a vault."""
-        if has_vault(self.workspace.vault_folder) and self.arrangement.place:
+        if has_vault(self.workspace.vault_folder) and (self.arrangement.place or self._path.is_file()):
             make_folder(self._path.parent, mode=0o700, what="the vault")
             write_atomically(self._path, self.arrangement.to_json().encode(), mode=0o600, what=_WHAT)
 

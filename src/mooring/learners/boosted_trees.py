@@ -26,7 +26,7 @@ ROUNDS, FEWEST_ROUNDS = 200, 20
 BINS = 256
 """Maximum number of bins of a column; with more, a bin would not fit into one byte."""
 TOGETHER = 10
-"""Minimum number of rows whose mean is a threshold."""
+"""Minimum number of rows whose mean is a threshold, where there are as many."""
 _DEPTH, _RATE = 6, 0.1
 
 Singles = npt.NDArray[np.float32]
@@ -49,13 +49,13 @@ class BoostingTask:
     scale: float
     """Rows are divided by this number."""
     classes: npt.NDArray[np.int64] | None
-    """The classes that occur; None for a number."""
+    """The classes that occur; None for a numeric outcome."""
     class_shares: Vector
-    """The share of each of these classes among the rows; 1 for a number."""
+    """The share of each of these classes among the rows; 1 for a numeric outcome."""
     centre: float = 0.0
     unit: float = 1.0
-    """XGBoost is given a number minus `centre`, divided by `unit`, because it ignores gains below 10⁻⁶ and cannot represent
-    squares above 10³⁸."""
+    """XGBoost is given a numeric outcome minus `centre`, divided by `unit`, because it ignores gains below 10⁻⁶ and cannot
+    represent squares above 10³⁸."""
 
     @classmethod
     def describe(cls, rows: Matrix, labels: Labels, *, kind: Kind) -> BoostingTask:
@@ -158,7 +158,8 @@ class BoostingTask:
 def find_cuts(rows: Singles) -> Singles:
     """Return the thresholds of each column, of shape (cuts, h).
 
-    Each threshold is the mean of numbers of similar size, so that no threshold of a tree is the number of a single row.
+    The numbers of a column are sorted and divided into groups of at least `TOGETHER`, or one group if there are fewer; a
+    threshold is the mean of a group, so that no threshold of a tree is the number of a single row.
     """
     rows = np.sort(rows, axis=0)
     n_groups = min(BINS, max(1, len(rows) // TOGETHER), len(rows))

@@ -173,7 +173,8 @@ def summarise(study: Study | None, records: StudyRecords, audit: AuditResult | P
 def _weigh(study: Study | None, description: Description | None, audits: Sequence[AttackedStudy]) -> list[Reason]:
     limits = () if study is None else study.upload_limits
     if description is not None and not description.shares_rows:
-        # Where rows must not decide, figures from one's own rows are shown only: a decision by them would disclose them.
+        # Where the decision must not depend on the rows, figures from one's own rows are shown and not weighed, since the
+        # decision would disclose something of the rows.
         assert study is not None
         is_blind = exchange_of(study).adapts_rows(study)
         deciding = [attacked for attacked in audits if not (is_blind and attacked.is_self_attack)]
@@ -272,11 +273,13 @@ def _list_limits(records: StudyRecords) -> list[Finding]:
     check, share, findings = records.check, records.share, []
     limits = tuple(dict.fromkeys(limit for record in (share, check) if record is not None for limit in record.exceeded))
     if limits:
-        words = f"This participant's rows do not keep to limits of the study: {'; '.join(limits)}."
+        words = f"This participant's rows are not shown to keep to limits of the study: {'; '.join(limits)}."
         findings.append(Finding("limits", words, limits))
     if share is not None and share.override:
         exceeded = "' and '".join(share.exceeded)
-        words = f"The check does not show that they keep to '{exceeded}'; shared by decision of {share.override}."
+        words = (
+            f"Rows were shared by decision of {share.override}, although no check shows that they keep to '{exceeded}'."
+        )
         findings.append(Finding("shared despite", words, share.exceeded))
     if records.checked_other_rows:
         words = "The last check was run on rows other than those that were shared, so it is not shown here."

@@ -17,7 +17,7 @@ from mooring.metrics.linkage import ROW_METRICS
 from mooring.typing import Matrix
 
 Rows = Matrix | tuple[Matrix, ...]
-"""Rebuilt rows, or their versions from several decoders, of which the one that links most counts."""
+"""Rebuilt rows, or one version of them for each decoder. The figure is that of the version that links the most rows."""
 
 
 class CachedEmbedding:
@@ -117,7 +117,7 @@ def make_galleries(spec: EvaluationSpec, labels: npt.NDArray[Any], n_targets: in
 def identity_galleries(
     spec: EvaluationSpec, where: npt.NDArray[Any], reference_indices: npt.NDArray[Any], seed: int
 ) -> Galleries | None:
-    """Return galleries of held-out rows with one query per person, or None if there are too few persons.
+    """Return galleries of held-out rows with one query per person; None without groups or with too few persons or rows.
 
     `spec.groups` names the person of every row. `where` and `reference_indices` are the indices of the target's rows and of
     the held-out rows. `seed` determines the other candidates of each gallery.

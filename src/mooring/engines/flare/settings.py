@@ -36,7 +36,7 @@ _SITE_HEAD = """\
 """
 _SERVER_HEAD = """\
 # The analyst's settings for NVIDIA FLARE. Paths are relative to this folder.
-# A site that has not answered after wait_seconds is left out. A model needs at least least_sites bundles.
+# A site is left out if wait_seconds pass without a new file from any site. A model needs at least least_sites bundles.
 # late = true: once there is an alignment, a job only admits late joiners; maps and model of the others do not change.
 """
 

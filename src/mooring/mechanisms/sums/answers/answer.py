@@ -32,7 +32,7 @@ class Source(Record):
     unit: str
     """Either "row" or "person"."""
     caveat: str
-    """Why the noise gives no guarantee although there is some; empty if it gives one."""
+    """Why the noise of this total gives no guarantee; empty if it gives one, or if there is no noise."""
 
     def __str__(self) -> str:
         if self.epsilon is None:
@@ -50,7 +50,7 @@ def name_source(total: PairwiseTotal) -> Source:
 
 
 def state_intervals(total: PairwiseTotal) -> str:
-    """Return what intervals include that are about the population."""
+    """Return a sentence that says which uncertainty the intervals of population quantities include."""
     return _SAMPLED.format("both the noise and " if total.noise_variance else "")
 
 
@@ -145,7 +145,7 @@ def require_group(total: PairwiseTotal, column: str) -> None:
 
 
 def write_number(value: float, digits: int = 3) -> str:
-    """Return a number as text with this many significant digits, or a dash for NaN.
+    """Return a number as text with this many significant digits and all digits before the point, or a dash for NaN.
 
     Examples
     --------

@@ -2,8 +2,9 @@
 
 The total has no block of a column with itself. For indicators it follows from the counts c of the levels: Σ hhᵀ = diag(c).
 Between nodes of a number, Σ hhᵀ = diag(c) − Σ_a q_a (e_a − e_{a+1})(e_a − e_{a+1})ᵀ, where q_a = Σ t(1 − t) over the rows
-between nodes a and a + 1. Only the sum of all q_a is shared, by the bubble; it is split in proportion
-to c_a c_{a+1}/(c_a + c_{a+1}), since rows between two nodes have weights on both.
+between nodes a and a + 1, and e_a is the unit vector of node a. The total holds the sum of all q_a of a column, its bubble,
+but no single q_a. They are estimated by splitting this sum in proportion to c_a c_{a+1}/(c_a + c_{a+1}), since rows between
+two nodes have weights on both. The module `workload` states h, t and the bubble.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class LevelFeatures:
 
     @property
     def constant_share(self) -> float:
-        """c₀, as it is in integers."""
+        """c₀ as the total has it: the square of √c₀ after it was rounded to the resolution."""
         return (self.workload.constant_integer / self.workload.resolution) ** 2
 
     @cached_property
@@ -132,7 +133,8 @@ def require_outcome(workload: Workload, schema: Schema, name: str) -> None:
 def extract_sums(total: PairwiseTotal, schema: Schema) -> Sums:
     """Return the sums of a model of a schema's label from its columns (`select_schema`).
 
-    Where the outcome is missing in some rows, features of all rows are taken to vary as those of the rows that have it.
+    If the outcome is missing in some rows, sums over the rows that have it are estimated from those over all rows, which
+    assumes that features are distributed alike in both.
     """
     workload, name = total.workload, schema.label.column
     features, levels = LevelFeatures(workload, schema), workload.column(schema.label.column)

@@ -52,7 +52,7 @@ _FEWEST_ROWS = 4
 _SAME_NOISE = 0.02
 _WIDEST = {"moments": 400, "joint-moments": 400, "refine": 400}  # components up to which these take a minute at most
 PIXELS = (-1.0, 1.0)
-"""Black and white of an encoded image: numbers lie between the ends of their declared range."""
+"""A black and a white pixel of an encoded image, whose declared range is encoded as −1 to 1."""
 
 
 def inspect(
@@ -263,11 +263,11 @@ def _number_rows(result: PointResult, places: npt.NDArray[np.int64]) -> PointRes
 
 
 def _quick_enough(n_components: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the attacks that take seconds at this width, and a note on those left out."""
+    """Return the attacks that take a minute at most at this number of components, and a note on those left out."""
     slow = [name for name, widest in _WIDEST.items() if n_components > widest]
     note = (
-        f"At {n_components} components the self-attack leaves out {', '.join(slow)}, which would take minutes and often "
-        "recovers most: 'mooring audit --study' runs every attack."
+        f"At {n_components} components the self-attack leaves out {', '.join(slow)}, each of which would take minutes and "
+        "may recover more than the others. 'mooring audit --study' runs every attack."
     )
     names = (attack.name for attack in attacks_on(CollusionView))
     return tuple(name for name in names if name not in slow), (note,) if slow else ()
