@@ -14,7 +14,7 @@ import numpy as np
 
 from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.moment_matching import AnchorEvidence, MomentMatch
-from mooring.attacks.moment_search import minimise, plain_starts
+from mooring.attacks.moment_search import minimise, minimise_each, plain_starts
 from mooring.attacks.moments import anchor_evidence, moments
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, reconstruct
 from mooring.attacks.view import Codes, CollusionView
@@ -106,7 +106,7 @@ def _matched(
         smooth = MomentMatch(population, seen, evidence, smoothing=_SMOOTHING)
         starts = list(plain_starts(smooth).values())
         starts += [] if also is None else [smooth.from_orthogonal(also.orthogonal)]
-        looks = [minimise(smooth, O, smooth.anchor_shift, n_iterations[0]) for O in starts]
+        looks = minimise_each(smooth, starts, n_iterations[0])
         best = min(looks, key=lambda look: float(look.value[0]))
         O, shift = best.orthogonal, best.shift
     minimum = minimise(match, O, shift, n_iterations[1])

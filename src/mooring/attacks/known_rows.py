@@ -31,9 +31,10 @@ def known_rows(view: CollusionView, *, rng: np.random.Generator) -> Reconstructi
         raise DoesNotApply("The attacker knows none of the target's rows.")
     xp = namespace_of(X, Y)
     X = X[indices_beside(np.sort(np.unique(to_numpy(X), axis=0, return_index=True)[1]), X), :]
-    base = _base(view, rng)
     matched = _by_distances(to_numpy(X), to_numpy(Y)) if view.data_noise_scale == 0 else None
+    base = None  # another attack's map, which is found only if it is needed
     if matched is None:
+        base = _base(view, rng)
         if base is None:
             raise DoesNotApply("Distances do not identify the known rows, and no other attack gives a first estimate.")
         matched = _by_first_guess(X, Y, base)
@@ -42,6 +43,8 @@ def known_rows(view: CollusionView, *, rng: np.random.Generator) -> Reconstructi
     tied, rank = _tied_down(
         X - centre_x, seen - centre_y, precision=max(_PRECISION, _noise_to_signal(view, X - centre_x))
     )
+    if base is None and rank < view.n_components:
+        base = _base(view, rng)
     if base is None and rank < view.n_components:
         raise DoesNotApply(
             f"{X.shape[0]} known rows do not determine the map, and no other attack completes it; "

@@ -150,8 +150,8 @@ class MomentMatch:
         """Shorten turn and shift by the same factor; the size of a turn is the length of its longest row."""
         xp = namespace_of(tangents)
         size = xp.max(vector_norms(self._turns(tangents)), axis=-1)
-        size = xp.clip(size, min=float(xp.finfo(size.dtype).tiny))
-        return tangents * xp.clip(xp.astype(largest, size.dtype) / size, max=1.0)[:, None]
+        most = xp.astype(largest, size.dtype, copy=False)
+        return tangents * (most / xp.maximum(size, most))[:, None]
 
     def _turns(self, tangents: Array) -> Array:
         h = self.n_components

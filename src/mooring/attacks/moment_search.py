@@ -6,6 +6,7 @@ together, with the same result as separately.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,7 @@ _COVARIANCE_STEPS = 40
 _CLEAR_VOTE = 4.0
 _CLASSES_TO_TRY = 4
 _MANY_COMPONENTS = 150
+_NUMBERS_TOGETHER = 2**16  # of the covariances of all classes, for each draw and start
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +61,7 @@ def best_matches(
     match = MomentMatch(population.moments, target.moments, anchor, smoothing=_SMOOTHING[0])
     signs = _Signs(match, population, target)
     starts = _starts(match, signs)
-    # One start at a time limits the memory.
-    looks = [minimise(match, O, match.anchor_shift, effort.first_iterations) for O in starts.values()]
+    looks = minimise_each(match, list(starts.values()), effort.first_iterations)
     scores = np.stack([look.value - signs.agreement(look.orthogonal) for look in looks])
     winners = np.argmin(scores, axis=0)
     minima = _chosen(looks, winners)
@@ -84,6 +85,26 @@ def plain_starts(match: MomentMatch) -> dict[str, Array]:
         "means and covariances": _power_steps(match, linear, polar_factor(linear)),
     }
     return starts | {"anchor": polar_factor(match.pull)} if match.has_anchor else starts
+
+
+def minimise_each(match: MomentMatch, starts: list[Array], max_iterations: int) -> list[Minima]:
+    """Return the minima from each of several starts, whose shapes broadcast to (n, h, h).
+
+    As many starts as fit into the cache are followed together, because most of the time of a step on few numbers is
+    spent on calling functions.
+    """
+    n, (n_classes, *shape) = match.n_draws, match.target.covariances.shape
+    at_once = max(1, _NUMBERS_TOGETHER // (n * n_classes * math.prod(shape)))
+    results = []
+    for first in range(0, len(starts), at_once):
+        group = starts[first : first + at_once]
+        xp = namespace_of(*group)
+        several = match.select(np.tile(np.arange(n), len(group)))
+        O = xp.concat([xp.broadcast_to(start, (n, *shape)) for start in group], axis=0)
+        found = minimise(several, O, several.anchor_shift, max_iterations)
+        parts = [slice(i * n, (i + 1) * n) for i in range(len(group))]
+        results += [Minima(found.orthogonal[part, ...], found.shift[part, ...], found.value[part]) for part in parts]
+    return results
 
 
 def minimise(match: MomentMatch, O: Array, shift: Array, max_iterations: int) -> Minima:

@@ -48,7 +48,7 @@ _RECORDINGS = _Recordings()
 def namespace_of(*arrays: Array) -> Namespace:
     """Return the array namespace that all `arrays` share, or raise an `InputError` if they come from several libraries."""
     kind = type(arrays[0])
-    alike = all(type(array) is kind for array in arrays)
+    alike = len(arrays) == 1 or all(type(array) is kind for array in arrays)
     if alike and kind in _NAMESPACES:
         return _NAMESPACES[kind]
     try:
@@ -65,7 +65,12 @@ def namespace_of(*arrays: Array) -> Namespace:
 
 def device_of(array: Array) -> Any:
     """Return the device that holds `array`."""
-    return array_api_compat.device(array)
+    return array.device if _is_numpy(array) else array_api_compat.device(array)
+
+
+def _is_numpy(array: Array) -> bool:
+    """Return whether this is NumPy's own array, which is found out faster than whether it is one of another library."""
+    return type(array) is np.ndarray
 
 
 def as_float64(array: Array) -> Array:
@@ -85,6 +90,8 @@ def to_numpy(array: Array) -> npt.NDArray[Any]:
 
 def like(values: Array, reference: Array) -> Array:
     """Return `values` as an array of the same library, device and type as `reference`."""
+    if _is_numpy(values) and _is_numpy(reference):
+        return values if values.dtype == reference.dtype else values.astype(reference.dtype)
     xp = namespace_of(reference)
     if type(values) is type(reference) and device_of(values) == device_of(reference):
         return xp.astype(values, reference.dtype, copy=False)
@@ -93,7 +100,8 @@ def like(values: Array, reference: Array) -> Array:
 
 def indices_beside(indices: Array, reference: Array) -> Array:
     """Return an index or mask array on the library and device of `reference`."""
-    if type(indices) is type(reference) and device_of(indices) == device_of(reference):
+    alike = type(indices) is type(reference)
+    if alike and (_is_numpy(indices) or device_of(indices) == device_of(reference)):
         return indices
     return namespace_of(reference).asarray(indices, device=device_of(reference))
 
@@ -132,7 +140,7 @@ def multiply_add(addend: Array, left: Array, right: Array, *, weight: float = 1.
 
     Torch computes this in one fused product, which saves a second pass over a GPU's memory.
     """
-    if not array_api_compat.is_torch_array(left):
+    if _is_numpy(left) or not array_api_compat.is_torch_array(left):
         return weight * addend + scale * (left @ right)
     import torch
 
@@ -143,7 +151,7 @@ def multiply_add(addend: Array, left: Array, right: Array, *, weight: float = 1.
 def overwrite(target: Array, values: Array, chosen: Array) -> None:
     """Replace entries of an array in place; `chosen` masks its leading axes, and `values` broadcast to its shape."""
     chosen = chosen.reshape(*chosen.shape, *[1] * (target.ndim - chosen.ndim))
-    if type(target) is not np.ndarray:
+    if not _is_numpy(target):
         import torch
 
         torch.where(chosen, values, target, out=target)
@@ -155,7 +163,7 @@ def overwrite(target: Array, values: Array, chosen: Array) -> None:
 
 def cholesky(matrices: Array) -> Array:
     """Return Cholesky factors. On torch, matrices without one give NaN, so that the host need not wait for a GPU."""
-    if not array_api_compat.is_torch_array(matrices):
+    if _is_numpy(matrices) or not array_api_compat.is_torch_array(matrices):
         return np.linalg.cholesky(matrices)
     import torch
 
@@ -165,7 +173,7 @@ def cholesky(matrices: Array) -> Array:
 
 def solve(matrices: Array, right: Array) -> Array:
     """Return the solutions of linear systems that are known to be regular, without waiting for a GPU."""
-    if not array_api_compat.is_torch_array(matrices):
+    if _is_numpy(matrices) or not array_api_compat.is_torch_array(matrices):
         return np.linalg.solve(matrices, right)
     import torch
 
@@ -238,7 +246,7 @@ def coarse_products(array: Array) -> Iterator[None]:
 def vector_norms(vectors: Array) -> Array:
     """Return Euclidean norms along the last axis, in one pass and without a temporary array."""
     xp = namespace_of(vectors)
-    if array_api_compat.is_torch_array(vectors):
+    if not _is_numpy(vectors) and array_api_compat.is_torch_array(vectors):
         return xp.linalg.vector_norm(vectors, axis=-1)
     return xp.sqrt(xp.linalg.vecdot(vectors, vectors))
 
@@ -260,7 +268,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def is_on_gpu(array: Array) -> bool:
     """Return whether the array is on a GPU, so that reading a number of it would wait."""
-    return bool(array_api_compat.is_torch_array(array) and array.is_cuda)
+    return not _is_numpy(array) and bool(array_api_compat.is_torch_array(array) and array.is_cuda)
 
 
 def require_finite(what: str, values: Array, *, cure: str = "Check the computation that produced it.") -> None:
