@@ -5,7 +5,7 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -33,11 +33,33 @@ def sources(folder: str) -> list[Path]:
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+    return ast.parse(text_of(path))
+
+
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def mentioning(paths: Iterable[Path], words: Iterable[str]) -> list[Path]:
+    """The files with one of these words in their text: the others need not be parsed and walked."""
+    any_word = re.compile("|".join(map(re.escape, words)))
+    return [path for path in paths if any_word.search(text_of(path))]
+
+
+def statements(path: Path) -> Iterator[ast.stmt]:
+    """All statements of a file, in any block; not the expressions in them, which are most of what `ast.walk` visits."""
+    blocks: list[ast.AST] = [parsed(path)]
+    while blocks:
+        for child in ast.iter_child_nodes(blocks.pop()):
+            if isinstance(child, ast.stmt):
+                yield child
+            if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+                blocks.append(child)
 
 
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return [node for node in ast.walk(parsed(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [node for node in statements(path) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def names_in(tree: ast.AST) -> set[str]:
@@ -81,7 +103,7 @@ def test_the_studies_use_public_names_of_mooring_alone() -> None:
     """`mooring` itself and its packages, by the names in their `__all__`; never a module inside one."""
     used = []
     for path in sources("studies"):
-        for node in ast.walk(parsed(path)):
+        for node in statements(path):
             if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "mooring":
                 module = __import__(node.module, fromlist=["__all__"])
                 private = [
@@ -114,7 +136,7 @@ def test_nothing_outside_a_mechanisms_folders_asks_which_mechanism_it_is() -> No
     assert {"RotationSettings", "SumPoint", "RowBundle", "secure-sum"} <= names_of_one
     asking = [
         f"{path.relative_to(package)}:{condition.lineno}"
-        for path in paths
+        for path in mentioning(paths, names_of_one)
         if path not in inside
         for condition in conditions(parsed(path))
         for node in ast.walk(condition)
@@ -130,20 +152,20 @@ def test_an_attacker_is_shown_what_a_simulation_shows() -> None:
         path.name
         for folder in ("src/mooring", "studies")
         for path in sources(folder)
-        if "CollusionView(" in path.read_text(encoding="utf-8")
+        if "CollusionView(" in text_of(path)
     ]
     assert made == ["simulation.py"]
 
 
 def test_nothing_is_used_that_windows_lacks() -> None:
-    paths = [*sources("src/mooring"), *sources("studies")]
+    paths = mentioning([*sources("src/mooring"), *sources("studies")], POSIX)
     assert {path.name: posix_names for path in paths if (posix_names := POSIX & names_in(parsed(path)))} == {}
 
 
 def test_tests_that_windows_must_skip_are_marked() -> None:
     unmarked = []
     for path in [path for path in sources("tests") if "distributed" not in path.parts]:
-        text = path.read_text("utf-8")
+        text = text_of(path)
         is_marked = "pytestmark = pytest.mark.posix" in text or not any(name in text for name in POSIX_IN_TESTS)
         for node in () if is_marked else parsed(path).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and POSIX_IN_TESTS & names_in(node):
@@ -171,7 +193,7 @@ def test_every_generator_has_a_seed() -> None:
     unseeded = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for folder in ("src/mooring", "studies")
-        for path in sources(folder)
+        for path in mentioning(sources(folder), ["default_rng"])
         for node in ast.walk(parsed(path))
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("default_rng") and not node.args
     ]
@@ -186,8 +208,8 @@ def test_every_public_name_exists_and_is_listed_once() -> None:
 def test_what_the_protocol_writes_is_its_owners_only() -> None:
     """Files 0600 and folders 0700, wherever the code names a mode; signed files for others say so by their default."""
     folder, modes = Path(mooring.__file__).parent / "protocol", set()
-    for path in folder.rglob("*.py"):
-        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path in mentioning(folder.rglob("*.py"), ["mode="]):
+        for call in ast.walk(parsed(path)):
             given = call.keywords if isinstance(call, ast.Call) else []
             modes |= {
                 (ast.unparse(call.func), item.value.value)
