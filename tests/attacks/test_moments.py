@@ -93,7 +93,7 @@ def test_colluders_that_pool_their_rows_come_closer() -> None:
 def test_everybodys_uploads_help_where_the_colluder_has_few_rows() -> None:
     alone, together = [], []
     for seed in range(2):
-        rows, labels = gaussian_classes(16, 25, 6, seed=seed)
+        rows, labels = gaussian_classes(12, 25, 6, seed=seed)
         rng = np.random.default_rng(seed)
         simulation = simulate(
             rows, labels, method="aa-i-gdp-anchor-noise", n_components=6, anchor_noise_scale=0.3, rng=rng

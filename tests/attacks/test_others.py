@@ -208,10 +208,10 @@ def test_rows_of_whole_numbers_that_are_equally_far_from_the_mean_find_their_par
 @pytest.mark.parametrize("n_rows", [1, 2, 8])
 @pytest.mark.parametrize("sigma", [0.0, 0.1])
 def test_more_uploads_of_few_rows_are_never_weaker_than_one(n_rows: int, sigma: float) -> None:
-    """Means over 40 draws, of one attack on both; with one row it is the anchors that tell how the uploads lie."""
+    """Means over 12 draws, of one attack on both; with one row it is the anchors that tell how the uploads lie."""
     method = "aa-i-gdp-both-noise" if sigma else "aa-i-gdp-anchor-noise"
     once, twice = [], []
-    for seed in range(40):
+    for seed in range(12):
         rng = np.random.default_rng(seed)
         rows = [rng.standard_normal((n_rows, 6)) for _ in range(3)]
         simulation = simulate(rows, method=method, anchor_noise_scale=0.05, data_noise_scale=sigma, rng=rng)
