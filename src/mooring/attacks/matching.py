@@ -54,11 +54,11 @@ def match_candidates(log_ratios: Matrix) -> Matrix:
 
 def _sum_others(values: Matrix, *, axis: int) -> Matrix:
     """Return, for each entry, the sum of all others along an axis, without subtracting large numbers from each other."""
-    largest = np.expand_dims(values.argmax(axis=axis), axis)
-    top = np.take_along_axis(values, largest, axis=axis)
-    others = values.copy()
-    np.put_along_axis(others, largest, 0.0, axis=axis)
-    rest = others.sum(axis=axis, keepdims=True)
-    sums = np.maximum(top + rest - values, 0.0)
-    np.put_along_axis(sums, largest, rest, axis=axis)
-    return np.asarray(sums)
+    chosen, each = values.argmax(axis=axis), np.arange(values.shape[1 - axis])
+    largest = (each, chosen) if axis == 1 else (chosen, each)
+    top, others = values[largest], values.copy()
+    others[largest] = 0.0
+    rest = others.sum(axis=axis)
+    sums = np.maximum(np.expand_dims(top + rest, axis) - values, 0.0)
+    sums[largest] = rest
+    return sums

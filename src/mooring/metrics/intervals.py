@@ -212,16 +212,20 @@ def clopper_pearson(successes: int, trials: int) -> Interval:
     (0.0, 0.0362)
     """
     _require_counts(successes, trials)
-    low, high = clopper_pearson_bounds(np.array(successes), trials, LEVEL)
-    return Interval(float(low), float(high))
+    counts = np.array(successes)
+    return Interval(float(lower_bounds(counts, trials, LEVEL)), float(upper_bounds(counts, trials, LEVEL)))
 
 
-def clopper_pearson_bounds(successes: Matrix | Indices, trials: int, level: float) -> tuple[Matrix, Matrix]:
-    """Return the lower and upper Clopper–Pearson bounds for each count out of `trials`."""
-    tail = (1 - level) / 2
-    low = betaincinv(np.maximum(successes, 1), trials - successes + 1, tail)
-    high = betaincinv(successes + 1, np.maximum(trials - successes, 1), 1 - tail)
-    return np.where(successes == 0, 0.0, low), np.where(successes == trials, 1.0, high)
+def lower_bounds(successes: Matrix | Indices, trials: int, level: float) -> Matrix:
+    """Return the lower Clopper–Pearson bound for each count out of `trials`."""
+    low = betaincinv(np.maximum(successes, 1), trials - successes + 1, (1 - level) / 2)
+    return np.where(successes == 0, 0.0, low)
+
+
+def upper_bounds(successes: Matrix | Indices, trials: int, level: float) -> Matrix:
+    """Return the upper Clopper–Pearson bound for each count out of `trials`."""
+    high = betaincinv(successes + 1, np.maximum(trials - successes, 1), 1 - (1 - level) / 2)
+    return np.where(successes == trials, 1.0, high)
 
 
 def bootstrap_mean(values: ArrayLike, *, rng: np.random.Generator) -> Interval:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, log_ndtr, ndtr, ndtri
 
 from mooring.errors import InputError
-from mooring.metrics.intervals import LEVEL, Figure, Interval, clopper_pearson, clopper_pearson_bounds
+from mooring.metrics.intervals import LEVEL, Figure, Interval, clopper_pearson, lower_bounds, upper_bounds
 from mooring.metrics.validation import finite_vector
 from mooring.serialization import Record
 from mooring.typing import Matrix
@@ -99,15 +100,14 @@ class Membership:
         threshold, the true positive rate has Jeffreys' posterior from the members above it. The interval lies between equal
         tails of this mixture.
         """
-        from scipy.optimize import brentq  # this and the next take a second to load
-        from scipy.stats import binom
+        from scipy.optimize import brentq  # takes half a second to load
 
         m, n = self.members.size, self.others.size
-        ranks = np.arange(int(binom.ppf(1 - _NEGLIGIBLE, n, rate)) + 1)
+        ranks, shares_of_ranks = _rank_threshold(n, rate)
         counts = self._count_above(np.sort(self.others)[::-1])
         above = np.concatenate([[counts[0] // 2], counts, [m]])  # members above the threshold, by its rank
-        weights = np.bincount(above[ranks], weights=binom.pmf(ranks, n, rate) / 2, minlength=m + 1)
-        weights += np.bincount(above[ranks + 1], weights=binom.pmf(ranks, n, rate) / 2, minlength=m + 1)
+        weights = np.bincount(above[ranks], weights=shares_of_ranks / 2, minlength=m + 1)
+        weights += np.bincount(above[ranks + 1], weights=shares_of_ranks / 2, minlength=m + 1)
         counts = np.flatnonzero(weights).astype(np.int64)
         shares = weights[counts] / weights.sum()
 
@@ -145,6 +145,18 @@ class Membership:
     def wins(self) -> tuple[Matrix, Matrix]:
         """Return the share of others below each member, and the share of members above each other row."""
         return _share_below(self.members, self.others), 1 - _share_below(self.others, self.members)
+
+
+@lru_cache(maxsize=64)
+def _rank_threshold(n: int, rate: float) -> tuple[NDArray[np.int64], Matrix]:
+    """Return the numbers of n others that may lie above a threshold with this false positive rate, and their chances.
+
+    All attacks of an audit are measured on as many others.
+    """
+    from scipy.stats import binom  # takes half a second to load
+
+    ranks = np.arange(int(binom.ppf(1 - _NEGLIGIBLE, n, rate)) + 1)
+    return ranks, binom.pmf(ranks, n, rate)
 
 
 def _share_below(scores: Matrix, others: Matrix) -> Matrix:
@@ -259,7 +271,7 @@ def _highest(statistic: Callable[[Matrix, Matrix], Matrix], runs: tuple[Matrix, 
         """Return the statistic's bound at each threshold, from the Clopper–Pearson bounds of both rates."""
         scores = [np.sort(run[half::2]) for run in sides[side]]
         (true, m), (false, n) = [(run.size - np.searchsorted(run, thresholds, "right"), run.size) for run in scores]
-        return statistic(clopper_pearson_bounds(true, m, level)[0], clopper_pearson_bounds(false, n, level)[1])
+        return statistic(lower_bounds(true, m, level), upper_bounds(false, n, level))
 
     cautious = 1 - (1 - LEVEL) / (
         2 * len(tails)
