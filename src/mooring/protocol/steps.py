@@ -84,6 +84,7 @@ def state_of(workspace: Workspace) -> list[StepState]:
 
     Without a study, only joining is known. Until somebody has joined, steps that need a roster are not listed either.
     """
+    workspace = workspace.as_it_is()
     who = workspace.identify()
     listed = steps_of(workspace.study) if workspace.has_study else [step for step in COMMON if not step.needs]
     if not who.role:

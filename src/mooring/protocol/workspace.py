@@ -6,7 +6,7 @@ This module loads nothing heavy, since commands begin with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -62,6 +62,8 @@ class Workspace:
     """Whether the table that was last looked at does not fit, so that sharing it would be refused."""
     _read: tuple[tuple[int, ...], Study] | None = field(default=None, repr=False)
     """The study as it was last read, with the version of its file."""
+    _owner: Identity | None = field(default=None, repr=False)
+    """The owner of a folder that is taken as it is; see `as_it_is`."""
 
     @classmethod
     def at(cls, root: Path, pages: Pages) -> Workspace:
@@ -89,6 +91,8 @@ class Workspace:
         """The study; it is read again when its file has changed."""
         from mooring.protocol.messages.study import Study
 
+        if self._owner is not None and self._read is not None:
+            return self._read[1]
         try:
             facts = self.study_file.stat()
         except OSError:
@@ -120,6 +124,8 @@ class Workspace:
         from mooring.protocol.messages.card import read_card
         from mooring.protocol.storage.vault import has_vault
 
+        if self._owner is not None:
+            return self._owner
         if self.is_locked or not has_vault(self.vault_folder):
             return Identity()
         key, study = self.vault.signing_key.public, self.study if self.has_study else None
@@ -137,6 +143,13 @@ class Workspace:
             if card.signing_key == key:
                 return Identity(role, card.name)
         return Identity()
+
+    def as_it_is(self) -> Workspace:
+        """Return this folder with its present owner and study, which are not looked up again at every question."""
+        owner = self.identify()
+        if self.has_study:
+            _ = self.study  # is read here if it has changed
+        return replace(self, _owner=owner)
 
     def list_files(self, endings: tuple[str, ...], *, folder: str = "") -> list[str]:
         """Return the names of plain files with one of the endings; hidden files and links are left out."""
