@@ -18,7 +18,7 @@ OTHERS = "another participant's"
 STUDY = "made for another study"
 MEAN = "mean is not that of your own"
 ORTHOGONAL = "not orthogonal"
-SIZE = "a size of it is missing"
+SIZE = "one of its sizes is missing"
 UNKNOWN = "a kind that this mooring does not know"
 TREES = "not those of trees"
 OUTPUTS = "outputs are not those"
@@ -134,7 +134,7 @@ for word, value in {"nan": np.nan, "inf": np.inf, "minus_inf": -np.inf}.items():
 modelled("that_overflows", FINITE, linear(weights=np.full((H, 2), 1.7e308), intercepts=np.array([1.7e308, 0])))
 modelled("in_single_precision", SHAPE, linear(weights=np.ones((H, 2), dtype="<f4")))
 modelled("with_classes_in_double_precision", SHAPE, linear(classes=np.arange(2.0)))
-modelled("with_a_wider_input", "not those of the study", linear(weights=np.ones((H + 1, 2))), inputs=H + 1)
+modelled("with_a_wider_input", "not take as many inputs", linear(weights=np.ones((H + 1, 2))), inputs=H + 1)
 modelled("with_an_output_more_than_it_says", SHAPE, linear(weights=np.ones((H, 3))))
 modelled("with_an_array_more", SHAPE, linear(code=np.zeros(9, dtype="|u1")))
 modelled("without_weights", SHAPE, {"intercepts": np.zeros(2), **TWO_CLASSES})

@@ -27,7 +27,7 @@ def align(
         bool,
         typer.Option(
             "--again",
-            help="Align everybody again although results were delivered; then train and deliver again.",
+            help="Align everybody again although results were delivered. Then run train and deliver again.",
         ),
     ] = False,
     certify: Annotated[

@@ -1,4 +1,8 @@
-"""What a study is likely to give, before anybody shares: from its declaration, the expected rows and its noise alone."""
+"""What a study is likely to give, before anybody shares.
+
+It is computed from the study's declaration, its noise and the expected number of rows; one that is only shown to a person
+may also use the rows of one table.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,7 @@ class StudyForecast(Record):
     assumed: tuple[str, ...]
     """What is assumed of the rows, in sentences."""
     from_rows: bool = False
-    """Whether everybody's rows are taken to be like those of one table, which is for a person's eyes."""
+    """Whether everybody's rows are assumed to be like those of one table; such a forecast is shown and decides nothing."""
 
     @property
     def is_advised(self) -> bool:

@@ -1,7 +1,7 @@
 """Cells, lines and columns that do not fit a schema: how many there are, and what to do about each kind.
 
-Nothing here quotes a cell, with two exceptions that disclose nothing: suggestions name a number of the public list
-`SENTINELS`, which often stand for a missing value, and the words 'true' and 'false'.
+Nothing here quotes a cell, with two exceptions that disclose nothing: the numbers and dates of fixed public lists, which
+often stand for a missing value, and the words 'true' and 'false'.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class RaggedLines:
         return len(self.numbers) > self.most
 
     def number_of(self, places: Any) -> Any:
-        """Return the row numbers in the file of rows whose `places` are counted from 0 without these lines."""
+        """Return the row numbers in the file for `places`, which count rows from 0 without these lines."""
         above = np.array(self.numbers, dtype=np.int64) - 1 - np.arange(len(self.numbers))  # rows above each line
         return places + 1 + np.searchsorted(above, places, side="right")
 
@@ -273,7 +273,7 @@ class ProblemLog:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """One problem per column and reason, in the order of the columns, the most frequent first."""
+        """Lines of a wrong length, then one problem per column and reason, by column and with the most frequent first."""
         order = sorted(self._tallies.items(), key=lambda item: (item[0][0], -item[1].n_cells))
         lines = (self.ragged.problem,) if self.ragged.numbers else ()
         return (*lines, *(self._describe(*key, tally) for key, tally in order))

@@ -162,7 +162,7 @@ def test_rows_that_are_not_shown_to_keep_to_limits_are_shared_by_an_override_onl
     assert why in summary
     assert "epsilon at most 1" in summary
     assert shared.rows_digest not in summary
-    assert "were not checked" in participant.recall_check()
+    assert "not of these rows" in participant.recall_check()
 
 
 @pytest.mark.parametrize("tables", [(0, 0), (0, 1, 0), (1, 0)])
@@ -223,7 +223,7 @@ def test_a_damaged_record_of_a_check_opens_no_gate_and_breaks_no_step(folder: Pa
         record.write_bytes(damage if isinstance(damage, bytes) else json.dumps(whole | damage).encode())
         with raising(RefusedError, "the upload", reason="were not checked"):
             participant.share(table, output=folder / "p0.bundle", override="Dr. Ash: all the same")
-        assert "were not checked" in participant.recall_check()
+        assert "not of these rows" in participant.recall_check()
         assert advise_sharing(workspace) is None
     assert participant.check(table).exceeded == ()
     record.write_bytes(json.dumps(whole).encode())

@@ -62,8 +62,9 @@ class Examples(Record):
     indices: tuple[Count, ...] = ()
     """Indices of the rows in the target's table."""
     columns: tuple[str, ...] = ()
+    """The columns of the table; empty if they are not known."""
     words: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
-    """The columns of the table, and the cells of the rows in words, by version; empty if the columns are not known."""
+    """The cells of the rows in words, by version; empty if the columns are not known."""
     row_numbers: tuple[Count, ...] | None = None
     """Numbers of the rows in the file, from 1; None if they are not known."""
 
@@ -116,8 +117,8 @@ class Leakage(Record):
     examples: Examples | None = field(default=None, repr=False)
     """A few rows, original beside rebuilt."""
     epsilon: EpsilonAudit | None = None
-    """The measured ε, beside the one that the noise claims; None without noise. For noise on rows, it is about rows that
-    differ by σ and a map that is known."""
+    """The measured ε, beside the one that the noise claims; None without noise. For noise on rows, the attacker knows the
+    map and tells apart two rows at a distance of σ."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ class PointResult(Leakage, Utility):
     def keeps_to(self, limit: LeakageLimit, *, room: float = 1.0) -> bool:
         """Whether a limit is met: one on ε by the guarantee of the point, any other by the strongest attack.
 
-        A point on which no attack could be run meets none. `room` is as for `LeakageLimit.met_by`.
+        A point on which no attack could be run meets no limit but one on ε. `room` is as for `LeakageLimit.met_by`.
         """
         if limit.measure == "epsilon":
             return self.point.promise is not None and self.point.promise[0] <= limit.bound

@@ -1,4 +1,7 @@
-"""Learners that read the matrix in pieces, for `mooring train --engine dask`. No process holds more than a few blocks.
+"""Learners that read the matrix in pieces, for `mooring train --engine dask`.
+
+No process holds more than a few blocks and a sample of the rows; with XGBoost, a worker also holds its own rows, at one byte
+a number.
 
 Numbers are predicted by ridge regression. Its sums over rows are added up over workers in one pass, which gives exactly the
 model that the local engine fits to all rows. Classes are predicted by logistic regression with scikit-learn's partial_fit:
@@ -145,7 +148,7 @@ class _Job:
             yield result
 
     def rows_at(self, positions: Sequence[Indices]) -> LabelledRows:
-        """Return the rows at these positions among each participant's, in their order."""
+        """Return each participant's rows at its positions, in the order of the participants and the positions."""
         wanted = [
             [
                 at[(at >= piece.start) & (at < piece.stop)] - piece.start
@@ -307,7 +310,7 @@ def _wait(future: Future) -> None:
 def _boosted(job: _Job, task: BoostingTask) -> list[FittedModel]:
     """Return models of boosted trees without each fold and one of all rows; each is trained on all workers."""
     most = min(_CUT_ROWS, _CUT_NUMBERS // task.n_inputs)
-    sample = job.rows_at(draw_rows(job.counts, most, job.seed + 1))  # not the rows that are scored
+    sample = job.rows_at(draw_rows(job.counts, most, job.seed + 1))  # drawn independently of the rows that are scored
     folds, drawn = job.folds[sample.owners], task.scale_rows(sample.rows)
     boosting = Boosting(job.study, share_with_workers(job.client, task), task.settings(job.seed), task.n_rounds)
     models = []

@@ -121,7 +121,7 @@ def verify(public: str, signature: bytes, message: bytes) -> bool:
 
 @dataclass(frozen=True)
 class SealingKey:
-    """A key pair that data are sealed to: HPKE (RFC 9180) with ML-KEM-768 and X25519, which must both be broken.
+    """A key pair that data are sealed to: HPKE (RFC 9180) with ML-KEM-768 and X25519. An attacker must break both.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def is_sealing_key(public: str) -> bool:
     """Return whether the text is a public key that something can be sealed to."""
     try:
         seal_box(b"", public, info=b"")
-        return base64.b64encode(base64.b64decode(public)).decode() == public  # one text a key
+        return base64.b64encode(base64.b64decode(public)).decode() == public  # a key has only one valid text
     except (ValueError, binascii.Error):
         return False
 

@@ -1,8 +1,9 @@
-"""A model as a file: arrays and a few words on what they are, signed by the analyst.
+"""A model as a file: arrays and a few words on what they are.
 
-The file has the layout of `mooring.protocol.messages.signed_file`. Its manifest names the outcome, the function, how scores
-become probabilities, and the sizes of the arrays; a reader knows what the study's models of that outcome take and predict,
-works out which arrays there must be, and refuses anything else before it takes memory for them. Nothing in the file is run.
+A model that is delivered is signed by the analyst, in the layout of `mooring.protocol.messages.signed_file`; the analyst's
+own copy has the same fields without a signature. The fields name the outcome, the function, how scores become
+probabilities, and the sizes of the arrays; a reader knows what the study's models of that outcome take and predict, works
+out which arrays there must be, and refuses anything else before it takes memory for them. Nothing in the file is run.
 """
 
 from __future__ import annotations
@@ -138,9 +139,9 @@ def _list_tensors(fields: Fields, spec: ModelSpec) -> Tensors:
     used = {"inputs", *(side for _, sides in arrays.values() for side in sides)}
     sizes = {name: fields[name] for name in _SIZES}
     if any(not isinstance(size, int) or (size < 1 if name in used else size != 0) for name, size in sizes.items()):
-        raise refuse_model("a size of it is missing, or is none")
+        raise refuse_model("one of its sizes is missing, or is not that of a model of its kind")
     if fields["inputs"] != spec.n_arguments:
-        raise refuse_model("its rows are not those of the study")
+        raise refuse_model("it does not take as many inputs as the study's models do")
     if cast(int, fields["trees"]) > MOST_TREES:
         raise refuse_model(f"it has more than {MOST_TREES:,} trees")
     tensors = {

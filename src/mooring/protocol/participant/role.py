@@ -143,8 +143,8 @@ class Participant:
     def keep_predictions(self, predictions: Predictions, *, command: str = "") -> PredictionRecord:
         """Write a summary of predictions, which holds no predicted value, to the vault for the report, and return it.
 
-        A summary of predictions without labels has no score, and keeps the one that was written before. `command` is the
-        command that was run.
+        A summary of predictions without labels has no score: the record that was written before is kept then, except for its
+        `release`. `command` is the command that was run.
         """
         from mooring.protocol.participant.prediction import PREDICT_FILE, PredictionRecord
 
@@ -207,7 +207,7 @@ class Participant:
         entry = Ledger(self.vault.folder).entry(self.study.digest)
         checked = read_check(self.vault, self.study)
         if entry is None or checked is None or checked.rows_digest != entry.rows_digest:
-            return "These rows were not checked last: 'mooring check' shows what they disclose."
+            return "The last check was not of these rows. Run 'mooring check' on them to see what they disclose."
         return f"The check of these rows: {checked.advice}"
 
     def predict(

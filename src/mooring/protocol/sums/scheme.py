@@ -30,9 +30,9 @@ def sum_promise(study: Study) -> tuple[float, float] | None:
 
 
 def list_exceeded(study: Study, tried: PointResult | None) -> tuple[str, ...]:
-    """Return the study's limits that are not shown to be kept: one on ε by the study itself, any other by what was tried.
+    """Return the study's limits that are not shown to be kept.
 
-    With noise, all limits are on ε, and the study alone decides.
+    The study itself shows whether a limit on ε is kept, and `tried` any other. With noise, all limits are on ε.
     """
     promise = sum_promise(study)
 

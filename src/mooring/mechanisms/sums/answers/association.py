@@ -2,9 +2,9 @@
 
 Legend: O the table of counts of two categories, n its sum, r and c its margins divided by n; w = O − n r cᵀ.
 
-Without noise, Pearson's χ² is wᵀV⁻¹w without the last row and column, where V = n (diag r − rrᵀ) ⊗ (diag c − ccᵀ). Noise
-adds its covariance JNJᵀ to V, with J the derivative of w, so that the test keeps its level; with V alone it would always
-reject.
+Without noise, Pearson's χ² is wᵀV⁻¹w without the last row and column, where V = n (diag r − rrᵀ) ⊗ (diag c − ccᵀ). If O has
+noise of covariance N, JNJᵀ is added to V, where J is the derivative of w, so that the test keeps its level; with V alone it
+would reject too often.
 For correlations, see `correlation`.
 """
 
@@ -37,7 +37,7 @@ _MOST_CORRELATION_ERROR = 0.4  # half width, if there is no correlation, beyond 
 
 @dataclass(frozen=True)
 class Correlation(Record):
-    """Pearson's correlation of two numbers, or of a number or category with a category of two levels."""
+    """Pearson's correlation of two numbers, or of a number and a category of two levels."""
 
     first: str
     second: str
@@ -111,7 +111,7 @@ def associate(total: PairwiseTotal, columns: Sequence[str] = ()) -> Associations
     total : PairwiseTotal
         The opened total, from `Analyst.open_total`.
     columns : sequence of str, optional
-        The columns of which all pairs are compared; by default all but those of survival.
+        The columns of which all pairs are compared; by default all. Columns of survival are always left out.
 
     Returns
     -------
@@ -149,8 +149,9 @@ def _correlate(total: PairwiseTotal, first: Levels, second: Levels) -> Correlati
         return moments
     r, n = moments.correlation, moments.n_rows
     (noise, *_), (_, v, w) = moments.readings.noise[0], moments.readings.values
-    uncertainty = float(noise / (v * w))  # of the noise, whatever the variances, if there is no correlation
-    # not the interval's width: among wide ones, the narrower are those of correlations that the noise has made large
+    # The variance of r that the noise of the covariance gives. Where r is 0, the noise of the variances adds nothing.
+    uncertainty = float(noise / (v * w))
+    # The interval's own width would be misleading: noise that makes a correlation large makes its interval narrower.
     if not Z * math.sqrt(uncertainty + 1 / n) < _MOST_CORRELATION_ERROR:
         return "its interval would say nothing"
     low, high = find_correlation_interval(moments)
@@ -176,8 +177,8 @@ def _test_independence(total: PairwiseTotal, first: str, second: str) -> Indepen
         else:
             columns = [level for level, fine in zip(columns, kept, strict=True) if fine]
         if kept.sum() < 2:
-            which = "clearly have rows under the noise" if total.noise_variance else "have rows"
-            return f"{first} and {second} are not compared: fewer than two levels of one of them {which}."
+            which = "counts that stand out from the noise" if total.noise_variance else "rows"
+            return f"{first} and {second} are not compared: one of them has fewer than two levels with {which}."
     table = read_table(total, rows, columns)
     O, (a, b) = table.values, table.values.shape
     n, of_rows, of_columns = O.sum(), O.sum(axis=1), O.sum(axis=0)
