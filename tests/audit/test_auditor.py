@@ -115,8 +115,9 @@ def test_attackers_and_the_control_have_the_public_rows() -> None:
         "targets": [1, 2, 3],
         "evaluation": EvaluationSpec(attribute=attribute),
     }
+    noise = {"anchor_noise_scales": [0.5], "data_noise_levels": [0.3]}
     audit, unlabelled, private = (
-        audited(replace(given, **changes), methods=["aa-i-gdp-both-noise"], anchor_noise_scales=[0.5], **options)
+        audited(replace(given, **changes), methods=["aa-i-gdp-both-noise"], **noise, **options)
         for changes in ({}, {"public_labels": None}, {"public": None, "public_labels": None})
     )
     (_, better), (_, plain) = (result.points[0].worst() for result in (audit, private))

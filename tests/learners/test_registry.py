@@ -60,7 +60,7 @@ def test_where_rows_lie_changes_no_score(name: str, kind: Kind) -> None:
     if kind == "number":
         labels = 100 + 30 * rows[:, 0] - 5 * rows[:, 2]
     scores = []
-    for each in (rows, rows + np.array([300.0, -300.0, 0.0, 30.0]), rows + np.array([1e4, -1e4, 0.0, 1e3])):
+    for each in (rows, rows + np.array([1e4, -1e4, 0.0, 1e3])):
         fitted = train_learner(name, each[:120], labels[:120], kind=kind, seed=0)
         sent = [fitted.to_model()] if LEARNERS[name].delivers else []
         scores += [score_value(labels[120:], model.predict(each[120:]), kind=kind) for model in (fitted, *sent)]

@@ -30,7 +30,7 @@ def digits() -> Digits:
 @pytest.fixture(scope="module")
 def auditor(digits: Digits, torch: ModuleType) -> DigitAuditor:
     pixels, labels = digits
-    return train_digit_auditor(pixels[:1200], labels[:1200], seed=0, device="cpu", epochs=3, batch_size=32)
+    return train_digit_auditor(pixels[:900], labels[:900], seed=0, device="cpu", epochs=3, batch_size=32)
 
 
 def test_the_auditor_learns_digits(auditor: DigitAuditor) -> None:
