@@ -94,7 +94,7 @@ def minimise_each(match: MomentMatch, starts: list[Array], max_iterations: int) 
     spent on calling functions.
     """
     n, (n_classes, *shape) = match.n_draws, match.target.covariances.shape
-    at_once = max(1, _NUMBERS_TOGETHER // (n * n_classes * math.prod(shape)))
+    at_once = max(1, _NUMBERS_TOGETHER // max(1, n * n_classes * math.prod(shape)))  # without common classes, zero
     results = []
     for first in range(0, len(starts), at_once):
         group = starts[first : first + at_once]
