@@ -32,7 +32,11 @@ Found = tuple[Plan, Path, list[Any]]
 GRID = (AuditEffort().data_levels, AuditEffort().anchor_scales)
 SEARCH = {"data_levels": (0.3, 0.6), "anchor_scales": (0.3,), "both_noises": ((0.05, 0.3), (0.1, 0.4)), "halvings": 1}
 AT_ONE: dict[str, Any] = {"learner": "linear", "targets": [1]}
-BY_ONE_ATTACK: dict[str, Any] = {"targets": [1], "attacks": ["procrustes"]}
+BY_ONE_ATTACK: dict[str, Any] = {
+    "targets": [1],
+    "attacks": ["procrustes"],
+    "effort": replace(LITTLE_EFFORT, **SEARCH | {"both_noises": (), "halvings": 0}),
+}
 
 
 def study(n_participants: int, n_train: int, n_test: int, n_features: int, n_classes: int, apart: float) -> Partition:
