@@ -84,14 +84,19 @@ class Comparison:
 
 def compare(study_results: Mapping[str, tuple[Results, Facts]], *, n_resamples: int = N_RESAMPLES) -> list[Comparison]:
     """Every number of the paper beside ours, from the studies that were run; the others' numbers are 'not run'."""
-    return [_compare(number, study_results.get(number.study), n_resamples) for number in paper_numbers()]
+    firsts = {
+        name: Study(results.where(deployment=0), facts, n_resamples) for name, (results, facts) in study_results.items()
+    }
+    return [
+        _compare(number, *study_results[number.study], firsts[number.study])
+        if number.study in study_results
+        else Comparison(number, None, note=NOT_RUN)
+        for number in paper_numbers()
+    ]
 
 
-def _compare(number: Number, study: tuple[Results, Facts] | None, n_resamples: int) -> Comparison:
-    if study is None:
-        return Comparison(number, None, note=NOT_RUN)
-    results, facts = study
-    first = Study(results.where(deployment=0), facts, n_resamples)
+def _compare(number: Number, results: Results, facts: Facts, first: Study) -> Comparison:
+    """The number beside ours of the first deployment, with how much ours differs between deployments."""
     try:
         answer = _answer(number, first)
     except NoAnswer as reason:
