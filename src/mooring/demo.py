@@ -48,7 +48,8 @@ _START = "forkserver" if sys.platform == "linux" else "spawn"
 _PRELOADED = [
     *("mooring.cli.app", "mooring.report.charts", "mooring.report.study_page", "mooring.protocol.analyst.delivery"),
     *("mooring.protocol.participant.role", "mooring.protocol.sums.participant.inspection"),
-    *("scipy.stats", "sklearn.compose", "sklearn.dummy", "sklearn.ensemble"),
+    *("pydantic", "cryptography.hazmat.backends", "scipy.stats"),
+    *("sklearn.compose", "sklearn.dummy", "sklearn.ensemble"),
     *("sklearn.inspection", "sklearn.kernel_approximation", "sklearn.linear_model", "sklearn.svm"),
 ]
 
