@@ -102,12 +102,13 @@ def test_without_a_projection_there_is_nothing_to_learn() -> None:
     np.testing.assert_allclose(learn_decoder(no_projection(D), records).decode(records), records, atol=1e-9)
 
 
-@pytest.mark.parametrize("copies", [2, 5, 7])
-def test_records_that_are_all_alike_but_for_rounding_give_their_own_mean(copies: int) -> None:
-    alike = np.tile(population(1, seed=9), (copies, 1))
+@pytest.mark.parametrize(("copies", "unit"), [(2, 1.0), (5, 1e6), (7, 1e-6)])
+def test_records_that_are_all_alike_but_for_rounding_give_their_own_mean(copies: int, unit: float) -> None:
+    alike = unit * np.tile(population(1, seed=9), (copies, 1))
     alike[-1] *= 1 + 1e-15
-    F, other = projection(), population(50, seed=2)
+    F, other = projection(), unit * population(50, seed=2)
     decoder = learn_decoder(F, alike)
+    assert np.isinf(decoder.penalty)
     np.testing.assert_allclose(decoder.decode(F.encode(alike)), alike)
     np.testing.assert_array_equal(decoder.matrix, F.decoder)
     assert error(decoder.decode(F.encode(other)), other) < 1.5 * error(F.decode(F.encode(other)), other)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy.stats import norm
 
 from mooring.attacks import CollusionView, DoesNotApply, Effort, PublicRows, run
 from mooring.attacks.refine import _GRID_LEAST
@@ -164,6 +165,17 @@ def test_rows_that_were_read_wrongly_are_read_again_with_the_map_of_all_others()
     simulation = wide_tables()
     again = replace(simulation.view(), effort=Effort(refine_rows=0, refine_again=3))
     assert error_of(simulation, again, "refine") < 0.9 * error_alone()
+
+
+def test_a_map_is_as_likely_as_its_rows_and_the_anchors_image_make_it() -> None:
+    view, rng = tables(0.15).view(), np.random.default_rng(0)
+    image, v = view.target_upload.anchor_representation, view.anchor_noise_scale
+    likelihoods, of_rows, of_anchor = [], [], []
+    for estimate in (RigidMap.sample(image.shape[1], rng=rng) for _ in range(2)):
+        likelihoods.append(refine._log_likelihood(view, {}, estimate, 0.3))
+        of_rows.append(refine._log_likelihood(replace(view, anchor=None), {}, estimate, 0.3))
+        of_anchor.append(norm.logpdf(image, estimate.apply(view.anchor), v).sum())
+    assert np.diff(likelihoods) == pytest.approx(np.diff(of_rows) + np.diff(of_anchor))
 
 
 def test_answers_of_several_models_of_the_columns_are_averaged() -> None:

@@ -191,5 +191,8 @@ def test_the_table_of_sums_lists_every_number_once(questions: tuple[str, ...], t
     everything = numbers.pop("all", sum(numbers.values()))
     assert headings[1] == "numbers"
     assert everything == sum(numbers.values()) == sum_scheme(given.study).layout.size
+    squared = {line[0].partition(":")[0] for line in lines if "squares" in line[0]}
+    declared = {column.name for column in given.study.schema.columns if column.kind == "number"}
+    assert squared == (declared if questions == QUESTIONS else set())
     weights = [float(line[2]) for line in lines if line[2]]
     assert sum(weights) == pytest.approx(1 if questions == QUESTIONS else 2, abs=0.01)
