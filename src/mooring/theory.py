@@ -40,10 +40,11 @@ def transition_scale(n_participants: int, n_components: int, n_anchor_rows: int)
 
 
 def sufficient_scale(n_participants: int, n_components: int, n_anchor_rows: int, *, gamma: float = 3.0) -> float:
-    """Return the largest v for which the theorem guarantees linear convergence to the global optimum.
+    """Return the largest v for which power steps are proved to converge linearly to the global optimum.
 
-    The guarantee holds with probability at least 1 − O(p^(2−γ)), γ > 2. It is conservative: alignment succeeds in practice
-    at scales about five orders of magnitude larger.
+    See equation paigdp_ling_theoretical_condition of the paper. The guarantee holds with probability at least
+    1 − O(p^(2−γ)), γ > 2. It is conservative: alignment succeeds in practice at scales about five orders of magnitude
+    larger.
 
     Parameters
     ----------

@@ -161,13 +161,13 @@ def test_a_store_that_says_403(walked: Path, moto_port: int) -> None:
     try:
         for words in (("align", "--bundles", "s3://ward/inbox"), ("deliver", "--output", "s3://ward/results")):
             errors = quickly(analyst, *words, environment=there, code=5).stderr
-            assert "the store refuses access (403)" in errors
+            assert "the store refuses access" in errors
             assert ACCESS not in errors
         bundle = next(walked.glob("*/south.bundle"))
         errors = quickly(
             bundle.parent, "send", bundle.name, "--to", "s3://ward/inbox/", environment=there, code=5
         ).stderr
-        assert "the store refuses access (403)" in errors
+        assert "the store refuses access" in errors
     finally:
         asked(moto_port, "POST", "/moto-api/reset-auth", b"inf")
     assert (analyst / "analysis" / "intake.json").read_bytes() == before

@@ -1,17 +1,20 @@
 """Certificates of global optimality by duality.
 
-Legend: Λ = blkdiag(sym((GR)_i R_iᵀ)) and L = Λ − G, both pd × pd; C_i = B̄_i R_i; P_i = sym(C_iᵀ S); δ a shift.
+Legend, besides that of `problem`: Λ = blkdiag(sym((GR)_i R_iᵀ)) and L = Λ − G, both pd × pd; C_i = B̄_i R_i;
+P_i = sym(C_iᵀ S); δ a shift.
 
 Every stack of orthogonal maps X satisfies tr(Xᵀ G X) = tr Λ − tr(Xᵀ L X), and tr Λ is the objective at R. So if L ⪰ −δ I,
 no maps whatsoever have an objective above the present one by more than δ p d; with δ = 0, the present one is the global
-optimum. L always has d zero eigenvalues, because a rotation common to all participants (the gauge) changes nothing.
+optimum. At a stationary point L has d zero eigenvalues, because a rotation common to all participants (the gauge) changes
+nothing.
 
 L is never formed. In the frame of the aligned blocks it is blkdiag(P_i) − CᵀC, and by the Schur complement
 
     L + δ I ≻ 0   if and only if   every P_i + δ I ≻ 0   and   I_r − Σ C_i (P_i + δ I)⁻¹ C_iᵀ ≻ 0,
 
 an r × r matrix whatever the number of participants. A Cholesky factorisation of it is the proof, to rounding. The Lanczos
-method overestimates the smallest eigenvalue and proves nothing; it is used only to report that eigenvalue.
+method overestimates the smallest eigenvalue and proves nothing; it is used only to report that eigenvalue and to
+choose which shifts are tried.
 """
 
 from __future__ import annotations

@@ -2,11 +2,12 @@
 
 Models of the same kind are trained on random halves of the rows, in pairs with complementary halves. A statistic of a model
 and a row tends to be higher if the model was trained on the row; the ratio of the two Gaussian likelihoods is the row's
-score. The model under attack and its complement are left out of the estimates, so that both hypotheses are estimated from
-the same number of models. If a model reveals nothing, members and others have equal scores.
+score. The model under attack and its complement are left out of the row's two means, so that both are estimated from the
+same number of models; the spread is that of all rows and models. If a model reveals nothing, the scores of members and of
+others have the same distribution.
 
-The statistics are the confidence in the row's label, and the row's gradient of the loss times the difference of the
-parameters from those of the other models (for a model that is linear in its parameters, a function of its outputs).
+The statistics are the confidence in the row's label, and how far the parameters lie from their mean over all models against
+the row's gradient of the loss. The latter is computed from outputs, as for a model that is linear in its parameters.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def find_confidence(answers: Matrix, codes: npt.NDArray[np.integer]) -> Matrix:
 
 
 def follow_gradients(answers: Matrix, labels: npt.NDArray[Any]) -> Matrix:
-    """Return how far each model's parameters moved along the gradient of each row's loss, of shape (n_models, n_rows).
+    """Return how far each model's parameters moved against the gradient of each row's loss, of shape (n_models, n_rows).
 
     `answers` are predicted numbers, or log probabilities with a last axis of classes; `labels` are numbers or class indices.
     """

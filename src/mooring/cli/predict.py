@@ -32,15 +32,15 @@ def predict(
     beside: Annotated[
         Path | None,
         typer.Option(
-            help="Table of the rows that you shared. If the new rows have labels, a model trained on these rows alone is "
-            "compared with the joint model."
+            help="Table of the rows that you shared. If the new rows have labels, a model trained on your shared rows "
+            "alone is compared with the joint model."
         ),
     ] = None,
     threshold: Annotated[
         float | None,
         typer.Option(
-            help="Smallest probability at which the second of two classes is predicted. By default, a class is predicted if "
-            "its probability is above its share of the training rows."
+            help="Smallest probability at which the second of two classes is predicted. By default, the class "
+            "is predicted whose probability is largest in relation to its share of the training rows."
         ),
     ] = None,
     importance: Annotated[
@@ -62,10 +62,10 @@ def predict(
     The output has the column prediction and, for classes, a column probability_<class> for each class. A model that was
     trained on sums by least squares has no probabilities.
 
-    New rows are read as yours are when you share them. A row that cannot be read is named, and has no prediction.
+    New rows are read in the same way as the rows that you share. A row that cannot be read is named, and has no prediction.
 
-    Rows are encoded, mapped by your secret map and the analyst's map, and predicted by the model, all locally and without
-    noise. The analyst's map is checked first: it must be orthogonal, signed by the analyst, and made from your own upload.
+    Rows are encoded and predicted by the model, all locally and without noise. With rotation they are first mapped by your
+    secret map and by the analyst's map, which must be orthogonal, signed by the analyst, and made from your own upload.
 
     Example: mooring predict new-patients.csv --result results/st-mary --study study.toml --vault st-mary/vault
     """
@@ -87,7 +87,7 @@ def predict(
 
 
 def _say_evaluation(record: PredictionRecord) -> list[str]:
-    """Return sentences on the AUC, on both kinds of error, and on the columns that matter most."""
+    """Return sentences on recalibration, on how good the predictions are, and on the columns that matter most."""
     lines = [] if record.adjustment is None else [str(record.adjustment)]
     if record.evaluation is not None:
         for name, joint, alone, gain in record.evaluation.list_measures()[1:]:

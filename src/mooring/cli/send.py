@@ -1,4 +1,4 @@
-"""`mooring send`: send a bundle or an anchor to a folder, an object store or a presigned address."""
+"""`mooring send`: send a file of the study, such as a bundle, to a folder, an object store or a presigned address."""
 
 from __future__ import annotations
 

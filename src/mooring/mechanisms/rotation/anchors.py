@@ -55,8 +55,8 @@ def anchor_from_gaussian(gaussian: npt.NDArray[np.float64]) -> npt.NDArray[np.fl
 def check_anchor(anchor: Array) -> None:
     """Raise an `InputError` for an anchor that is not centred, not orthonormal, too short, or not finite.
 
-    Participants check every anchor that they receive: with a scaled anchor the noise protects less, and an anchor without
-    full rank cannot be aligned.
+    Participants check every anchor that they receive: if an anchor is scaled up, the same noise hides a map less, and an
+    anchor without full rank cannot be aligned.
     """
     A = as_float64(anchor)
     xp = namespace_of(A)

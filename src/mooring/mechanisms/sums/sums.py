@@ -104,7 +104,7 @@ class SumLayout:
 
     @property
     def outcome_resolution(self) -> int:
-        """R, which stands for 1 in the features of T: B times the largest power of two with F Y ≤ 2²⁰."""
+        """R, which stands for 1 in the features of T: B times F, the largest power of two with F Y ≤ 2²⁰."""
         return int(self.resolution << (20 - (math.isqrt(self.outcome.largest_norm_squared - 1)).bit_length()))
 
     @property
@@ -124,7 +124,7 @@ class SumLayout:
 
     @property
     def largest_product(self) -> int:
-        """The largest entry of what one row adds: B², or R Y rounded up."""
+        """A bound on the entries of what one row adds: B² or, if it is larger, R times Y rounded up."""
         root = math.isqrt(self.outcome.largest_norm_squared - 1) + 1
         return max(self.resolution**2, self.outcome_resolution * root)
 
@@ -165,8 +165,9 @@ class SumAccumulator:
     def add(self, features: Matrix, labels: Matrix, rows_of_person: Integers | None = None) -> None:
         """Add rows with features φ and labels.
 
-        A row longer than one is refused, based on the integers that are added, so that the sensitivity holds for any feature
-        map. With `rows_of_person`, the number of rows of each row's person, the mean over each person's rows is added.
+        A row with a norm above one is refused; the norm is that of the integers that are added, so that the sensitivity is
+        right for any feature map. `rows_of_person` is the number of rows that each row's person has; with it, the mean over
+        each person's rows is added.
         """
         layout = self._layout
         require_rows(features, labels, layout.n_features)

@@ -92,14 +92,14 @@ def explain_store_error(problem: BaseException, *, what: str, address: str, doin
             "Participants need none with a presigned address, which 'mooring invite' makes."
         )
     elif is_denied(problem):
-        reason = "the store refuses access (403)"
+        reason = "the store refuses access (401 or 403)"
         cure = "Check that your credentials have not expired and allow listing, reading and writing there."
     elif is_absent(problem):
         reason = "it does not exist (404)"
         cure = "Check bucket and folder. Stores have no empty folders: a folder exists once it holds a file."
     else:
         reason = "the store could not be reached, or the connection broke"
-        cure = "Check the address and the network, then run the same command again. Finished parts are kept."
+        cure = "Check the address and the network, then run the same command again."
     return StorageError(what, reason=f"{redact_address(address)} cannot be {doing}: {reason}", cure=cure)
 
 
@@ -167,7 +167,8 @@ def upload(
 ) -> tuple[int, bool]:
     """Write a file to a store, and return the number of attempts and whether the store confirmed its size.
 
-    Every attempt sends the whole file. `intact` is called after each one; if it returns False, the uploaded file is removed.
+    Every attempt sends the whole file. After one that succeeds, `intact` tells whether the source is unchanged; if it is
+    not, the uploaded file is removed and an error is raised.
     """
     from fsspec.callbacks import Callback
 
@@ -239,7 +240,7 @@ def download(
                 raise _StoppedError(NOT_GIVEN) from None
             raise (_StoppedError(NOT_THERE) if is_absent(problem) else TransientError(otherwise)) from None
 
-    options = {} if part is None else {"cache_type": "none"}  # which fetches what is read, and no further megabytes
+    options = {} if part is None else {"cache_type": "none"}  # fetch the bytes that are read, and none ahead
     open_stream = partial(system.open, name, "rb", **options)
 
     def attempt() -> None:

@@ -5,13 +5,14 @@ constant and of column j, c₀ + Σ s_j = 1; κ the share of a bubble.
 
     φ = (√c₀, M₁h₁, …, M_J h_J),        max ‖M_j h_j‖² = s_j,        S = Σ φφᵀ without the blocks of a column with itself.
 
-Those blocks follow from the constant's row where every row lies on one level. Between two nodes of a number, a 'bubble'
-√(κ s_j) 4t(1 − t), times the constant only, makes squares of functions that are linear in the node index exact.
+Those blocks follow from the products with the constant if every record lies on one level of the column. For a number at a
+fraction t of the way between two nodes, the product of the constant and a 'bubble' √(κ s_j) 4t(1 − t) is summed too. With
+it, squares of functions that are linear in the node index are exact.
 
 A function of column j with the value g_a at level a is ⟨v, φ⟩ for a v that solves Σ_i M_ja v_i + v₀√c₀ = g_a at every level.
 Sums of products of two such functions are ⟨A, S⟩: for two columns A is the symmetric part of v v′ᵀ; for the same column
-that of v(gg′) e₀ᵀ/√c₀, and the bubble has the coefficient −δδ′/4 with δ, δ′ the steps between nodes. All entries of S carry
-noise of the same variance σ² where off-diagonal entries count twice, so that ⟨A, S⟩ and ⟨A′, S⟩ have covariance σ²⟨A, A′⟩.
+that of v(gg′) e₀ᵀ/√c₀, and the bubble has the coefficient −δδ′/4 with δ, δ′ the steps between nodes. The noise has variance
+σ² on the diagonal of S and σ²/2 off it, so that ⟨A, S⟩ and ⟨A′, S⟩ have covariance σ²⟨A, A′⟩.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from mooring.typing import Indices, Labels, Matrix, Vector
 RESOLUTION = 2**17
 """B, which stands for 1 in the integers of φ. A total may then have 2²⁵ rows."""
 CONSTANT_SHARE = 0.15
-_OUTCOME_SHARE = 0.2  # of the label or of survival; 0.15 each of both
+_OUTCOME_SHARE = 0.2  # of the label or of survival; if there are both, 0.15 each
 _BUBBLE_SHARE = 0.02
 SmallIntegers: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 
@@ -96,7 +97,7 @@ class Workload:
     resolution: int = RESOLUTION
     """B."""
     places: tuple[int, ...] = ()
-    """Index of the first entry of each column in an encoded row; −1 for the label."""
+    """Index of the first entry of each column in an encoded row; −1 for the label and for survival."""
     n_inputs: int = 0
     """The number of entries of an encoded row."""
     survival_places: tuple[int, ...] = ()
@@ -104,7 +105,7 @@ class Workload:
     survival_sources: tuple[Levels, ...] = ()
     """Levels of the columns of time and event, of which survival is made."""
     coded_places: tuple[int, ...] = ()
-    """As `places`, in coded rows, which have one entry for each category (`mooring.tables.encoded_batches`)."""
+    """As `places`, in coded rows, in which a category is one entry, its index (`mooring.tables.encoded_batches`)."""
     coded_survival_places: tuple[int, ...] = ()
     impossible: tuple[Combination, ...] = ()
     """Combinations of levels that cannot occur, as declared. Sums do not depend on them; synthetic rows do."""
@@ -150,7 +151,7 @@ class Workload:
         return replace(kept, shares=shares)
 
     def select(self, names: Collection[str]) -> Workload:
-        """Return what these columns are in this workload, with their shares, without impossible combinations."""
+        """Return the workload of these columns alone, which keep their shares, without impossible combinations."""
         kept = [index for index, levels in enumerate(self.columns) if levels.name in names]
         columns, shares = tuple(self.columns[index] for index in kept), tuple(self.shares[index] for index in kept)
         places, coded = (tuple(places[index] for index in kept) for places in (self.places, self.coded_places))
@@ -194,7 +195,7 @@ class Workload:
 
     @cached_property
     def integer_contrasts(self) -> tuple[Integers, ...]:
-        """M_j in integers, for weights in integers of sum U."""
+        """M_j in integers, for integer weights that add up to U, the unit of the column."""
         matrices = []
         for levels, share in zip(self.columns, self.shares, strict=True):
             contrasts = levels.contrasts
@@ -227,7 +228,7 @@ class Workload:
 
     @property
     def integer_sensitivity_squared(self) -> int:
-        """Δ² in integers: the largest squared norm of what one row adds to S, where off-diagonal entries count twice.
+        """Δ² in integers: a bound on the squared norm of what one row adds to S, where off-diagonal entries count twice.
 
         (c₀ + Σ x_j)² − Σ x_j² + 2 c₀ Σ β_j² grows with every x_j = ‖M_j h_j‖², so that it is largest where all are.
         """
@@ -316,7 +317,7 @@ class Workload:
 
     @cached_property
     def shared(self) -> npt.NDArray[np.bool_]:
-        """Which entries of S are shared: all but blocks of a column with itself, and of bubbles those with the constant."""
+        """Which entries of S are shared: no block of one column, and of a bubble only its product with the constant."""
         shared = np.ones((self.size, self.size), dtype=np.bool_)
         for start, levels in zip(self.starts, self.columns, strict=True):
             shared[start : start + levels.n_levels - 1, start : start + levels.n_levels - 1] = False
@@ -324,7 +325,7 @@ class Workload:
         return shared
 
     def assemble(self, products: Matrix, bubbles: Vector) -> Matrix:
-        """Return S of the products of (1, h), of shape (1 + Σ b_j, 1 + Σ b_j), and the sums of 4t(1 − t)."""
+        """Return S from the sums of products of (1, h), for the levels of all columns, and from the sums of 4t(1 − t)."""
         transform, at = np.zeros((self.size, self.n_levels + 1)), 1
         transform[0, 0] = self.constant_integer / self.resolution
         for index, (start, levels) in enumerate(zip(self.starts, self.columns, strict=True)):
@@ -359,7 +360,7 @@ class Workload:
     def quantise(self, rows: Matrix, labels: Labels | None, rng: np.random.Generator) -> tuple[SmallIntegers, Integers]:
         """Return where coded rows lie among the levels of each column, of shape (J, n), and bubbles in units of 1/B.
 
-        Places are in units of 1/U: level k of a column lies at kU, a row on none of its levels at −U. Places between two
+        A place is in units of 1/U: level k of a column is at kU, a row on none of its levels is at −U. Places between two
         nodes, and bubbles, are rounded up or down at random so that the expectations of weights and bubbles are exact. The
         sensitivity does not depend on that.
         """
@@ -379,7 +380,7 @@ class Workload:
         return places, bubbles
 
     def code(self, rows: Matrix) -> Matrix:
-        """Return encoded rows as coded rows, which have one entry for each category."""
+        """Return encoded rows as coded rows, in which a category is one entry, its index."""
         columns = [*zip(self.columns, self.places, self.coded_places, strict=True)]
         columns += zip(self.survival_sources, self.survival_places, self.coded_survival_places, strict=True)
         width = max((coded + 2 for _, _, coded in columns), default=0)
@@ -395,7 +396,7 @@ class Workload:
         return coded_rows
 
     def spread(self, places: SmallIntegers, levels: Indices) -> SmallIntegers:
-        """Return the weights on some levels of rows at these places, in units of 1/U and of shape (number of levels, n).
+        """Return the weights that rows at these places have on the given levels, in units of 1/U, of shape (levels, n).
 
         They are max(0, U − |place − kU|): not negative, and of sum U in each column for a place from 0 to (b − 1)U.
         """
@@ -442,9 +443,9 @@ def make_workload(
 ) -> Workload:
     """Return the general total's workload of declared columns.
 
-    The label is one more column. With `survival`, the columns of time and event become one column of intervals. The larger
-    `linear_weight`, the less noise means, correlations and slopes of numbers have, and the more curves have. `impossible`
-    has combinations such as "sex=m, pregnant=yes".
+    The label is one more column. With `survival`, the columns of time and event become one column of intervals. A larger
+    `linear_weight` lowers the noise of means, correlations and slopes of numbers, and raises that of other functions of
+    them. `impossible` has combinations such as "sex=m, pregnant=yes".
     """
     columns = [make_levels(column, is_log=column.name in log_scaled) for column in schema.columns]
     places = [int(place) for place in np.cumsum([0, *(column.width for column in schema.columns)])[:-1]]
