@@ -156,7 +156,7 @@ def test_a_store_that_does_not_hand_out_or_list(
     assert {entry.reason for entry in intake.set_aside} == {stores.NOT_GIVEN}
     assert len(asked) == 3
     for trouble, reason in (
-        (PermissionError("5ec2e7"), "(403)"),
+        (PermissionError("5ec2e7"), "refuses access"),
         (FileNotFoundError("5ec2e7"), "(404)"),
         (RuntimeError("5ec2e7"), "could not be reached"),
     ):

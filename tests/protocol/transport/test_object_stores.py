@@ -71,7 +71,7 @@ def test_a_store_that_breaks_off_or_keeps_half_gets_it_again(
     assert send_file(tmp_path / "a.bundle", "memory://inbox/", waits=QUICK).tries == 3
     assert memory.cat_file("/inbox/a.bundle") == data
     for trouble, reason, tries in (
-        (PermissionError("5ec2e7"), "(403)", 1),
+        (PermissionError("5ec2e7"), "refuses access", 1),
         (FileNotFoundError("5ec2e7"), "(404)", 1),
         (type("NoCredentialsError", (Exception,), {})("5ec2e7"), "no credentials", 1),
         (OSError("5ec2e7"), "connection broke", 4),
