@@ -65,11 +65,29 @@ def choose_learner(rows: Matrix, labels: Labels, *, kind: Kind, seed: int, owner
         return CANDIDATES[0]
     several = np.unique(owners).size > 1
     parts = group_folds(len(mine), seed, most=_CHOICE_GROUPS)[owners] if several else row_folds(labels, seed)
-    values = {}
-    for name in CANDIDATES:
-        predicted, shares = cross_validate(name, rows, labels, parts, kind=kind, seed=seed)
-        values[name] = score_value(labels, predicted, kind=kind, shares=shares)
-    return max(CANDIDATES, key=lambda name: values[name])
+    return _compare_candidates(rows, labels, parts, kind=kind, seed=seed)[0]
+
+
+def cross_validate_choice(rows: Matrix, labels: Labels, *, kind: Kind, seed: int) -> Predicted:
+    """Return what `cross_validate` does in random folds of the rows, of the learner that `choose_learner` chooses.
+
+    Up to 600 rows are those of the choice, which has trained the learner on these folds already.
+    """
+    parts = row_folds(labels, seed)
+    if 2 * ROW_FOLDS <= labels.size <= _CHOICE_ROWS and np.unique(labels).size > 1:
+        return _compare_candidates(rows, labels, parts, kind=kind, seed=seed)[1]
+    learner = choose_learner(rows, labels, kind=kind, seed=seed)
+    return cross_validate(learner, rows, labels, parts, kind=kind, seed=seed)
+
+
+def _compare_candidates(
+    rows: Matrix, labels: Labels, parts: Indices, *, kind: Kind, seed: int
+) -> tuple[str, Predicted]:
+    """Return the candidate that scores best when each part is left out, and what it predicts there."""
+    predicted = {name: cross_validate(name, rows, labels, parts, kind=kind, seed=seed) for name in CANDIDATES}
+    values = {name: score_value(labels, given[0], kind=kind, shares=given[1]) for name, given in predicted.items()}
+    best = max(CANDIDATES, key=lambda name: values[name])
+    return best, predicted[best]
 
 
 def cross_validate(

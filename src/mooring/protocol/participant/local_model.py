@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mooring.learners import Score, choose_learner, cross_validate, score
-from mooring.learners.fitting import ROW_FOLDS, row_folds
+from mooring.learners import Score, score
+from mooring.learners.fitting import ROW_FOLDS, cross_validate_choice
 from mooring.protocol.messages.study import Study
 from mooring.tables.sampling import make_strata, split_stratified
 from mooring.typing import Matrix
@@ -30,6 +30,5 @@ def measure_local_only(
         strata = make_strata(labels, rows.shape[0])
         chosen, _ = split_stratified(np.arange(rows.shape[0]), strata, most_rows, rng=rng)
         rows, labels = rows[chosen], labels[chosen]
-    learner = choose_learner(rows, labels, kind=kind, seed=seed)
-    predicted, shares = cross_validate(learner, rows, labels, row_folds(labels, seed), kind=kind, seed=seed)
+    predicted, shares = cross_validate_choice(rows, labels, kind=kind, seed=seed)
     return score(labels, predicted, kind=kind, rng=rng, shares=shares)
