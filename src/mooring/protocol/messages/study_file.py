@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -47,11 +49,14 @@ def parse_study(text: str) -> dict[str, Any]:
     if _LONG_KEY.search(text):  # a parser takes time that grows with the square of a key's parts
         raise InputError("study", expected="without keys of many parts", got="one of 16", cure="Correct the study.")
     try:
-        return tomllib.loads(text)
+        return deepcopy(_load(text))
     except (tomllib.TOMLDecodeError, RecursionError) as problem:
         raise InputError("study", expected="TOML", got=f"a mistake: {problem}", cure="Correct that line.") from None
     except ValueError:  # a whole number of thousands of digits
         raise InputError("study", expected="TOML", got="a number that is too large", cure="Correct it.") from None
+
+
+_load = lru_cache(maxsize=8)(tomllib.loads)  # a run reads the same study at every step
 
 
 def require_size(text: str) -> None:

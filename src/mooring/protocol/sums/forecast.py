@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from mooring.errors import InputError
 from mooring.learners.models import FeatureMap
@@ -54,6 +55,12 @@ def forecast_sums(
     With `encoded`, everybody's rows are taken to be like these. A study whose features are of pictures, or very many, has
     no forecast of its model.
     """
+    if encoded is None:
+        return _forecast_declared(study, n_rows, n_participants)
+    return _forecast(study, n_rows, n_participants, encoded)
+
+
+def _forecast(study: Study, n_rows: int, n_participants: int, encoded: EncodedRows | None) -> StudyForecast | None:
     settings = sum_settings(study)
     n_rows = n_rows or settings.expected_rows
     if not n_rows:
@@ -81,6 +88,11 @@ def forecast_sums(
     if not (n_participants or study.participants):
         assumed = (f"Nobody has joined yet, and {p} participants are assumed.", *assumed)
     return StudyForecast(n_rows, p, known, kept, assumed, encoded is not None)
+
+
+@lru_cache(maxsize=16)  # pages and questions state it again and again, and rows are invented for it
+def _forecast_declared(study: Study, n_rows: int, n_participants: int) -> StudyForecast | None:
+    return _forecast(study, n_rows, n_participants, None)
 
 
 def _forecast_model(
