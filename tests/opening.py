@@ -1,9 +1,11 @@
 """What colluders can compute of honest contributions to secure sums, by linear algebra over a small field."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 
 _PRIME = 31
+_BITS = 24
+"""Of each entry of a row, which is one integer, so that a multiple of a row is added to another in one operation."""
 
 
 def what_opens(
@@ -28,29 +30,39 @@ def what_opens(
 @cache  # studies with other quorums or colluders have the same sums
 def _open_sums(t: int, n_honest: int, seen: tuple[frozenset[frozenset[int]], ...]) -> list[tuple[int, ...]]:
     """The same, of the sums over honest contributions, by place, of which colluders see each combiner's point."""
-    view = []
-    for combiner, sums in enumerate(seen):
-        powers = [pow(combiner + 1, j, _PRIME) for j in range(t)]
-        for summed in sorted(map(sorted, sums)):
-            higher = [powers[j] if i in summed else 0 for i in range(n_honest) for j in range(1, t)]
-            view.append([*higher, *(int(i in summed) for i in range(n_honest))])
-    width = n_honest * (t - 1)
-    return [tuple(row[width:]) for row in _reduce(view) if not any(row[:width])] if view else []
+    view = [_make_row(t, n_honest, combiner, summed) for combiner, sums in enumerate(seen) for summed in sums]
+    return _reduce(view, n_honest * (t - 1), n_honest)
 
 
-def _reduce(rows: list[list[int]]) -> list[list[int]]:
-    """The nonzero rows of the echelon form, pivots from the left."""
-    done: list[list[int]] = []
-    for column in range(len(rows[0])):
-        pivot = next((row for row in rows if row[column]), None)
-        if pivot is None:
+@cache
+def _make_row(t: int, n_honest: int, combiner: int, summed: frozenset[int]) -> int:
+    """A combiner's share of a sum, as a linear function of the unknowns."""
+    powers = [pow(combiner + 1, j, _PRIME) for j in range(t)]
+    higher = [powers[j] if i in summed else 0 for i in range(n_honest) for j in range(1, t)]
+    return _pack([*higher, *(int(i in summed) for i in range(n_honest))])
+
+
+def _pack(entries: Iterable[int]) -> int:
+    return sum(entry << _BITS * column for column, entry in enumerate(entries))
+
+
+def _entry(row: int, column: int) -> int:
+    return (row >> _BITS * column & (1 << _BITS) - 1) % _PRIME
+
+
+def _reduce(rows: list[int], n_first: int, n_last: int) -> list[tuple[int, ...]]:
+    """The last entries of those rows of the echelon form, pivots from the left, whose first entries are zero."""
+    done: list[tuple[int, ...]] = []
+    for column in range(n_first + n_last):
+        leading = [_entry(row, column) for row in rows]
+        place = next((place for place, entry in enumerate(leading) if entry), None)
+        if place is None:
             continue
-        rows.remove(pivot)
-        scale = pow(pivot[column], -1, _PRIME)
-        pivot = [value * scale % _PRIME for value in pivot]
-        rows = [
-            [(a - row[column] * b) % _PRIME for a, b in zip(row, pivot, strict=True)] if row[column] else row
-            for row in rows
-        ]
-        done.append(pivot)
+        scale = pow(leading.pop(place), -1, _PRIME)
+        row = rows.pop(place)
+        entries = [_entry(row, k) * scale % _PRIME for k in range(n_first + n_last)]
+        pivot = _pack(entries)
+        rows = [row + (_PRIME - entry) * pivot if entry else row for row, entry in zip(rows, leading, strict=True)]
+        if column >= n_first:
+            done.append(tuple(entries[n_first:]))
     return done

@@ -11,9 +11,10 @@ files, vaults and ledgers that combiners keep to it.
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import combinations, count, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from hypothesis import settings
@@ -33,11 +34,13 @@ from tests.opening import what_opens
 from tests.protocol.sums.support import SumStudy, make_sum_study
 
 List = frozenset[int]
+Lists = int
+"""Lists of a scenario, one bit each."""
 
 
-def answers_one_list(answered: frozenset[List], offered: List) -> bool:
+def answers_one_list(answered: Lists, offered: Lists) -> bool:
     """The rule of an honest combiner, which remembers what it answered."""
-    return answered <= {offered}
+    return answered in (0, offered)
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Rules:
     """The rules of the protocol, of which a test weakens one."""
 
     find_threshold: Callable[[Parties, int], int]
-    may_answer: Callable[[frozenset[List], List], bool] = answers_one_list
+    may_answer: Callable[[Lists, Lists], bool] = answers_one_list
     missing_from_quorum: int = 0
     """By how many contributions a list may fall short of the quorum."""
 
@@ -83,9 +86,9 @@ class Scenario:
 class State(NamedTuple):
     """What honest combiners answered: those that are alike in one order, and the restored one."""
 
-    alike: tuple[frozenset[List], ...]
-    before: frozenset[List] = frozenset()
-    after: frozenset[List] = frozenset()
+    alike: tuple[Lists, ...]
+    before: Lists = 0
+    after: Lists = 0
     was_restored: bool = False
 
 
@@ -115,40 +118,41 @@ def explore(scenario: Scenario, rules: Rules) -> tuple[int, str]:
     participants = range(scenario.parties.n_participants)
     least = scenario.quorum - rules.missing_from_quorum
     lists = [frozenset(listed) for n in range(least, len(participants) + 1) for listed in combinations(participants, n)]
-    places = {listed: place for place, listed in enumerate(lists)}
     answering = [point for point, combiner in enumerate(scenario.combiners) if combiner not in scenario.colluders]
-    alike = [point for point in answering if scenario.combiners[point] != scenario.restored]
-    judged = set[tuple[Any, ...]]()
+    points = [point for point in answering if scenario.combiners[point] != scenario.restored]
+    if scenario.restored is not None:
+        points.append(scenario.combiners.index(scenario.restored))
+    judged = set[tuple[Lists, ...]]()
 
-    def order(answered: frozenset[List]) -> list[int]:
-        return sorted(places[listed] for listed in answered)
+    @cache
+    def read(answered: Lists) -> frozenset[List]:
+        return frozenset(listed for place, listed in enumerate(lists) if answered >> place & 1)
+
+    @cache
+    def answer(answered: Lists) -> list[Lists]:
+        """What a combiner has answered after one more list."""
+        offers = [1 << place for place in range(len(lists))]
+        return [answered | one for one in offers if not answered & one and rules.may_answer(answered, one)]
 
     def step(state: State) -> Iterator[State]:
-        for offered in lists:
-            for place, answered in enumerate(state.alike):
-                if rules.may_answer(answered, offered) and offered not in answered:
-                    given = (*state.alike[:place], answered | {offered}, *state.alike[place + 1 :])
-                    yield State(tuple(sorted(given, key=order)), *state[1:])
-            if scenario.restored is not None:
-                alike, before, after, was_restored = state
-                if not was_restored and rules.may_answer(before, offered):
-                    yield State(alike, before | {offered}, after, False)
-                if was_restored and rules.may_answer(after, offered):
-                    yield State(alike, before, after | {offered}, True)
-        if scenario.restored is not None and not state.was_restored:
-            yield State(state.alike, state.before, state.after, True)
+        alike, before, after, was_restored = state
+        for place, answered in enumerate(alike):
+            for more in answer(answered):
+                yield State(tuple(sorted((*alike[:place], more, *alike[place + 1 :]))), before, after, was_restored)
+        if scenario.restored is not None and was_restored:
+            yield from (State(alike, before, more, True) for more in answer(after))
+        elif scenario.restored is not None:
+            yield from (State(alike, more, after, False) for more in answer(before))
+            yield State(alike, before, after, True)
 
     def judge(state: State) -> str:
-        known = (state.alike, state.before | state.after)
+        known = state.alike if scenario.restored is None else (*state.alike, state.before | state.after)
         if known in judged:
             return ""
         judged.add(known)
-        answers = dict(zip(alike, state.alike, strict=True))
-        if scenario.restored is not None:
-            answers[scenario.combiners.index(scenario.restored)] = state.before | state.after
-        return find_fault(scenario, answers)
+        return find_fault(scenario, dict(zip(points, map(read, known), strict=True)))
 
-    first = State((frozenset(),) * len(alike))
+    first = State((0,) * (len(points) - (scenario.restored is not None)))
     reached, open_states = {first}, [first]
     while open_states:
         state = open_states.pop()
