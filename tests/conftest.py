@@ -16,7 +16,7 @@ from hypothesis import settings
 from typer.main import get_command
 
 from mooring import InputError, RigidMap, make_anchor
-from mooring.attacks import set_effort
+from mooring.attacks import ATTACKS, set_effort
 from mooring.audit import AuditEffort
 from mooring.learners import LEARNERS
 from mooring.protocol.crypto.keys import unlock_with_passphrase
@@ -50,7 +50,7 @@ _LEAST_EFFORT = (
     "tests.desk.",
     "tests.distributed.",
     "tests.engines.",
-    "tests.protocol.driver.",
+    "tests.protocol.",
     "tests.report.",
     "tests.test_extend",
 )
@@ -76,6 +76,35 @@ def fewer_features() -> Iterator[None]:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(LEARNERS, "random-fourier", replace(learner, make=settings.make, linear=settings))
+        yield
+
+
+_OF_MANY_STEPS = (
+    "tests.desk.",
+    "tests.protocol.analyst.",
+    "tests.protocol.driver.",
+    "tests.protocol.participant.",
+    "tests.protocol.test_",
+)
+_SLOW_ATTACKS = (
+    "moments",
+    "joint-moments",
+    "refine",
+    "independent-components",
+    "lattice",
+    "pseudoinverse",
+    "known-rows",
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quicker_steps(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let steps take less time where there are many: without the slower attacks on rows, and with fewer features."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.module.__name__.startswith(_OF_MANY_STEPS):
+            request.getfixturevalue("fewer_features")
+            for name in _SLOW_ATTACKS:
+                patch.delitem(ATTACKS, name)
         yield
 
 
