@@ -59,8 +59,23 @@ class FittedEstimator:
         """Predict the labels of rows of shape (n, h): classes by `choose_classes` if there are probabilities."""
         if not self._has_probabilities:
             return np.asarray(self.estimator.predict(self.scaled(rows)))
+        return self._choose(self.estimator.predict_proba(self.scaled(rows)))
+
+    def predict_with_probabilities(self, rows: Matrix, n_classes: int) -> tuple[Labels, Matrix | None]:
+        """Return what `predict` and `probabilities` return, computed once."""
+        if not self._has_probabilities:
+            return self.predict(rows), None
         shares = self.estimator.predict_proba(self.scaled(rows))
+        return self._choose(shares), self._spread(shares, n_classes)
+
+    def _choose(self, shares: Matrix) -> Labels:
         return np.asarray(self.estimator.classes_[choose_classes(shares, self.class_shares, are_probabilities=True)])
+
+    def _spread(self, shares: Matrix, n_classes: int) -> Matrix:
+        """Return shares of the estimator's classes as shares of the classes 0 to `n_classes` − 1."""
+        spread = np.zeros((len(shares), n_classes))
+        spread[:, self.estimator.classes_] = shares
+        return spread
 
     @property
     def _has_probabilities(self) -> bool:
@@ -70,9 +85,7 @@ class FittedEstimator:
         """Predict the probabilities of the classes 0 to `n_classes` − 1; None for a number or a support vector machine."""
         if not self._has_probabilities:
             return None
-        shares = np.zeros((len(rows), n_classes))
-        shares[:, self.estimator.classes_] = self.estimator.predict_proba(self.scaled(rows))
-        return shares
+        return self._spread(self.estimator.predict_proba(self.scaled(rows)), n_classes)
 
     def scaled(self, rows: Matrix) -> npt.NDArray[Any]:
         """Return rows divided by the scale, as the estimator expects them."""
@@ -150,10 +163,12 @@ def predict_classes(fitted: Fitted, rows: Matrix, classes: Labels | None) -> Pre
 
     The scores are probabilities, or 1 for the predicted class of a learner without them; None without classes.
     """
-    predicted = fitted.predict(rows)
     if classes is None:
-        return predicted, None
-    shares = fitted.probabilities(rows, classes.size)
+        return fitted.predict(rows), None
+    if isinstance(fitted, FittedEstimator):
+        predicted, shares = fitted.predict_with_probabilities(rows, classes.size)
+    else:
+        predicted, shares = fitted.predict(rows), fitted.probabilities(rows, classes.size)
     if shares is None:
         shares = np.asarray(predicted[:, None] == np.arange(classes.size), dtype=np.float64)
     return classes[predicted], shares
