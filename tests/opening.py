@@ -1,10 +1,11 @@
 """What colluders can compute of honest contributions to secure sums, by linear algebra over a small field."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import struct
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 
 _PRIME = 31
-_BITS = 24
+_BITS, _LARGEST = 32, 2**32 - 1
 """Of each entry of a row, which is one integer, so that a multiple of a row is added to another in one operation."""
 
 
@@ -42,25 +43,22 @@ def _make_row(t: int, n_honest: int, combiner: int, summed: frozenset[int]) -> i
     return _pack([*higher, *(int(i in summed) for i in range(n_honest))])
 
 
-def _pack(entries: Iterable[int]) -> int:
-    return sum(entry << _BITS * column for column, entry in enumerate(entries))
-
-
-def _entry(row: int, column: int) -> int:
-    return (row >> _BITS * column & (1 << _BITS) - 1) % _PRIME
+def _pack(entries: Sequence[int]) -> int:
+    return int.from_bytes(struct.pack(f"<{len(entries)}I", *entries), "little")
 
 
 def _reduce(rows: list[int], n_first: int, n_last: int) -> list[tuple[int, ...]]:
     """The last entries of those rows of the echelon form, pivots from the left, whose first entries are zero."""
     done: list[tuple[int, ...]] = []
-    for column in range(n_first + n_last):
-        leading = [_entry(row, column) for row in rows]
-        place = next((place for place, entry in enumerate(leading) if entry), None)
-        if place is None:
+    width = n_first + n_last
+    for column in range(width):
+        leading = [(row >> _BITS * column & _LARGEST) % _PRIME for row in rows]
+        if not any(leading):
             continue
+        place = next(place for place, entry in enumerate(leading) if entry)
         scale = pow(leading.pop(place), -1, _PRIME)
-        row = rows.pop(place)
-        entries = [_entry(row, k) * scale % _PRIME for k in range(n_first + n_last)]
+        taken = struct.unpack(f"<{width}I", rows.pop(place).to_bytes(4 * width, "little"))
+        entries = [entry * scale % _PRIME for entry in taken]
         pivot = _pack(entries)
         rows = [row + (_PRIME - entry) * pivot if entry else row for row, entry in zip(rows, leading, strict=True)]
         if column >= n_first:

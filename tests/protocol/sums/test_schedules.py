@@ -137,6 +137,8 @@ def explore(scenario: Scenario, rules: Rules) -> tuple[int, str]:
     def step(state: State) -> Iterator[State]:
         alike, before, after, was_restored = state
         for place, answered in enumerate(alike):
+            if place and answered == alike[place - 1]:  # the same states
+                continue
             for more in answer(answered):
                 yield State(tuple(sorted((*alike[:place], more, *alike[place + 1 :]))), before, after, was_restored)
         if scenario.restored is not None and was_restored:
