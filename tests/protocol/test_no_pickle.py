@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import io
 import pickle
+import re
 import shutil
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -35,6 +37,7 @@ PACKAGE = Path(mooring.__file__).parent
 RUNS_CODE = {"pickle", "_pickle", "cPickle", "joblib", "dill", "cloudpickle", "marshal", "shelve", "pandas", "yaml"}
 CALLS = {"eval", "exec", "compile", "__import__", "execfile"}
 LOADS = {("torch", "load"), ("torch", "jit"), ("skops", "load"), ("runpy", "run_path"), ("importlib", "import_module")}
+WORDS = {*RUNS_CODE, *CALLS, *(module for module, _ in LOADS), "allow_pickle"}
 PAYLOAD_FILE = "somebody-loaded-me"
 
 
@@ -60,10 +63,16 @@ def offences(tree: ast.AST) -> Iterator[str]:
             yield f"names {node.value}"
 
 
+def offences_in(text: str) -> list[str]:
+    """The same of a module, which is parsed if it holds any of the words: Python reads names as NFKC normalises them."""
+    any_word = re.search(rf"\b({'|'.join(WORDS)})\b", unicodedata.normalize("NFKC", text))
+    return list(offences(ast.parse(text))) if any_word else []
+
+
 def test_no_module_can_run_what_a_file_says() -> None:
-    modules = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
-    assert len(modules) > 200
-    assert [f"{path}: {offence}" for path, tree in modules.items() for offence in offences(tree)] == []
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
+    assert len(texts) > 200
+    assert [f"{path}: {offence}" for path, text in texts.items() for offence in offences_in(text)] == []
 
 
 @pytest.mark.parametrize(
@@ -78,10 +87,11 @@ def test_no_module_can_run_what_a_file_says() -> None:
         "exec(text)",
         "__import__('pickle')",
         "importlib.import_module(name)",
+        "ｅval(text)",
     ],
 )
 def test_the_search_would_notice(source: str) -> None:
-    assert list(offences(ast.parse(source)))
+    assert offences_in(source)
 
 
 def test_the_protocol_itself_loads_no_pickle_module_of_ours() -> None:
