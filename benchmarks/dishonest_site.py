@@ -196,8 +196,8 @@ def render(cells: Sequence[Cell], machine: str) -> str:
         f"**The worst-off honest site lost up to {max(cell.loss for cell in many):.1f} points** of a score (mean over "
         f"seeds), and up to {max(cell.loss for cell in few):.1f} where the dishonest site falsified labels only and had no "
         f"more rows than an honest one. At most {MOST_LOSS:g} and {MOST_LOSS_OF_FEW_LABELS:g} points are aimed at; "
-        f"cells above, in bold: {len(above)} of {len(cells)}. In one study in which the site is not noticed, the loss can be several "
-        "times the mean, as the intervals show. "
+        f"cells above, in bold: {len(above)} of {len(cells)}. In one study in which the site is not noticed, the loss can "
+        "be several times the mean, as the intervals show. "
         f"Honest sites were left out {sum(cell.honest_left_out for cell in cells)} times in "
         f"{len(cells) * len(SEEDS) * N_HONEST:,}.",
         "",
