@@ -55,6 +55,19 @@ def test_four_stewards_and_an_analyst_answer_beforehand(town: Town) -> None:
     assert all(not member["left"] for member in turns[ANALYST]["members"])
 
 
+def test_a_status_tells_a_folder_without_a_vault_from_one_whose_card_is_elsewhere(tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "north", tmp_path / "post"
+    for path in (folder, elsewhere):
+        path.mkdir()
+    assert "You have not joined yet" in commands.run("status", place=folder, **UNSET).output
+    commands.run("join", "--name", "north", "--output", elsewhere / "north.card.toml", place=folder, **UNSET)
+    shown = commands.run("status", place=folder, **UNSET).output
+    assert "names the owner of the vault" in shown
+    assert "not joined" not in shown
+    (elsewhere / "north.card.toml").rename(folder / "north.card.toml")
+    assert "You are north, participant" in commands.run("status", place=folder, **UNSET).output
+
+
 def test_a_participant_that_declines_shares_nothing_and_its_run_ends(tmp_path: Path) -> None:
     town = Town.found(tmp_path, draft("rotation"), names=NAMES[:2])
     for name in (ANALYST, *town.names, ANALYST):

@@ -27,6 +27,7 @@ def status(
     Example: mooring status --place /mnt/ward
     """
     from mooring.protocol.driver import Driver, Given
+    from mooring.protocol.storage.vault import has_vault
     from mooring.protocol.transport.place import Place
 
     workspace = execution.make_workspace(execution.DEFAULT_STUDY, vault)
@@ -36,7 +37,8 @@ def status(
     driver = Driver(workspace, None if place is None else Place(place), Given(is_analyst=who.role == "analyst"))
     turn = driver.look()
     done = [state.step.title for state in driver.list_own_states() if state.is_done]
-    lines = [f"You are {who.name}, {who.role}." if who.role else "You have not joined yet."]
+    stranger = "No card and no study in this folder names the owner of the vault." if has_vault(vault) else ""
+    lines = [f"You are {who.name}, {who.role}." if who.role else stranger or "You have not joined yet."]
     if workspace.has_study:
         study = workspace.study
         kind = "complete" if study.is_complete else "a draft"
