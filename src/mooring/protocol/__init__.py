@@ -1,1 +1,1 @@
-"""The protocol between real organisations: separate roles, separate folders, one upload each, nothing secret in transit."""
+"""The protocol between real organisations: separate roles, separate folders, one upload each, no secret sent unsealed."""

@@ -2,8 +2,8 @@
 
 Designers draft a study (`Drafting`), participants check and share rows and use results (`Participation`), the analyst
 gathers contributions and trains (`Analysis`), and pages describe the study (`Presentation`). Attacks on the participants'
-rows are kept apart (`Assessment`), because loading them takes a second. Members with a body are defaults: a mechanism
-implements only what differs, and a member may be a function that exists already (`share = staticmethod(share_rows)`).
+rows are kept apart (`Assessment`), because loading them takes a second. Methods with a body are defaults: a mechanism
+implements only what differs, and a method may be a function that exists already (`share = staticmethod(share_rows)`).
 `mooring.protocol.registry` knows which exchange belongs to a study.
 """
 
@@ -108,7 +108,7 @@ class Participation(Protocol):
     def advise_sharing(self, study: Study) -> str:
         """Return advice that follows from the study alone: "share", "do not share" or "cannot tell".
 
-        It is empty where what the check finds in a participant's rows may decide.
+        It is empty if the result of the check of a participant's rows may decide.
         """
         return ""
 
@@ -216,7 +216,7 @@ class Analysis(Protocol):
         """Train on what was gathered, and keep the model in the work folder."""
 
     def load_training_kind(self) -> type[TrainingRecord]:
-        """Return the class of the record that `train` writes. Files are read as classes that are loaded."""
+        """Return the class of the record that `train` writes. Its files can be read once it is loaded."""
         return TrainingRecord
 
     def open_total(self, study: Study, folder: Path, shares: Path) -> PairwiseTotal:
@@ -276,7 +276,7 @@ class Presentation(Protocol):
 class Assessment(Protocol):
     """What attacks need of a mechanism: how to try them on a participant's own rows, and what an audit compares.
 
-    It loads all attacks. An exchange therefore loads it when it is asked for; a module with these functions is one.
+    A module with these functions will do. It loads all attacks, so an exchange loads it only when it is asked for.
     """
 
     def inspect(
@@ -298,7 +298,7 @@ class Assessment(Protocol):
         """Return the operating points of an audit: the study's own first, then those requested for comparison."""
 
     def make_audit_maps(self, study: Study) -> AuditMaps:
-        """Return what rows go through at the operating points of an audit."""
+        """Return the maps that rows go through at the operating points of an audit."""
 
     def find_point(self, study: Study, result: AuditResult) -> PointResult | None:
         """Return the audited point that has the study's own settings, if there is one."""

@@ -31,7 +31,7 @@ class GatherOptions:
     certify: bool = True
     """Whether to try to prove that no better alignment exists."""
     receipts: str | Path | None = None
-    """The folder, or its URL, of the combiners' receipts for bundles."""
+    """The folder of the combiners' receipts for bundles, or its URL."""
     signing_key: SigningKey | None = None
     """The analyst's signing key."""
     command: str = ""
@@ -56,7 +56,7 @@ class PublicFile:
     arrays: Mapping[str, Matrix]
     """The arrays in the file, by name."""
     name_in: Callable[[str], MechanismSettings]
-    """Returns the study's settings with the file's SHA-256, which is its argument."""
+    """Takes the file's SHA-256, and returns the study's settings with it."""
     description: str
     """The shape of the arrays, in words."""
 
@@ -76,7 +76,7 @@ class AuditRequest:
 
 @dataclass(frozen=True, eq=False)
 class AuditMaps:
-    """What rows go through before they are attacked in an audit of a study."""
+    """The maps that rows go through before they are attacked in an audit of a study."""
 
     projection: Projection
     """For operating points that share rows."""
@@ -91,7 +91,7 @@ class TrainOptions:
     learner: LearnerLike = "auto"
     seed: int = 0
     shares: str | Path | None = None
-    """The folder, or its URL, of the combiners' shares of the total."""
+    """The folder of the combiners' shares of the total, or its URL."""
     command: str = ""
     """The command that was run, for the record."""
     progress: Progress | None = None

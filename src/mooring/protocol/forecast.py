@@ -1,7 +1,7 @@
-"""What a study is likely to give, before anybody shares.
+"""Forecasts of what a study is likely to give, before anybody shares.
 
-It is computed from the study's declaration, its noise and the expected number of rows; one that is only shown to a person
-may also use the rows of one table.
+A forecast is computed from the study's declaration, its noise and the expected number of rows; one that is only shown to a
+person may also use the rows of one table.
 """
 
 from __future__ import annotations

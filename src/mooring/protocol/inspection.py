@@ -51,7 +51,7 @@ class Inspection(Record):
 
     @property
     def level(self) -> float | None:
-        """σ / s: private-data noise in units of the rows; None where the rows are zero throughout."""
+        """σ / s: private-data noise in units of the rows; None where rows are zero throughout or not shared."""
         return self.data_noise_scale / self.rms if self.rms else None
 
     def _repr_html_(self) -> str:

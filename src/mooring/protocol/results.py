@@ -97,11 +97,11 @@ class TrainingRecord(OpenRecord):
     score: Score | None
     """Score of the model; None if the analyst cannot know it."""
     participants: tuple[tuple[str, Score], ...]
-    """Score of models of the others on each participant's rows, by participant."""
+    """Score of each participant's rows by models trained on the others only, by participant."""
     alone: tuple[tuple[str, Score], ...]
-    """Score of a model of one upload alone, by participant."""
+    """Score of a model trained on one upload alone, by participant."""
     gain: Gain | None
-    """Score of models of the others minus that of models of one upload alone."""
+    """Score of models of the other uploads minus that of models of one upload alone."""
 
     @property
     def is_whole(self) -> bool:

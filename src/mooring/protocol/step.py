@@ -109,7 +109,7 @@ class Question:
 
     @property
     def is_kept(self) -> bool:
-        """Whether other steps offer the last answer again: files and names of columns, never a reason or a name."""
+        """Whether other steps offer the last answer again: files and names of columns, never a reason or a member's name."""
         return bool(self.endings) or (self.kind == "many" and not self.is_list)
 
     @property
@@ -219,7 +219,7 @@ class Sent:
     to: str = "everybody"
     """The role of its recipients."""
     arrives: str = ""
-    """The folder below the recipient's in which steps look for it; empty for the recipient's folder itself."""
+    """The subfolder of the recipient's folder in which steps look for it; empty for that folder itself."""
     grows: bool = False
     """Whether a later version may replace it."""
 

@@ -82,7 +82,7 @@ class StepState:
 def state_of(workspace: Workspace) -> list[StepState]:
     """Return the steps that the owner of a folder may take, in their order, with the state of each.
 
-    Without a study, only joining is known. Until somebody has joined, steps that need a roster are not listed either.
+    Without a study, only joining is known. While the owner's role is unknown, steps that need a roster are left out too.
     """
     workspace = workspace.as_it_is()
     who = workspace.identify()
