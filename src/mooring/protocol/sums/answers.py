@@ -1,6 +1,6 @@
 """The files that analyst and combiners exchange about bundles: receipts, the closing list, and combined shares.
 
-In a receipt, a combiner states for each bundle whether its box passed the test. In the closing list, the analyst names
+In a receipt, a combiner states for each bundle whether its share passed the test. In the closing list, the analyst names
 the bundles that make up the total, one per participant, by the digests of their headers. A combined share is the sum of a
 combiner's shares of all bundles on the list.
 """
@@ -49,7 +49,7 @@ class ClosingList:
 
 @dataclass(frozen=True)
 class Receipt:
-    """A combiner's statement, by the digest of each bundle's header, whether its box of the bundle passed the test."""
+    """A combiner's statement whether its share in each bundle, by the digest of the header, passed the test."""
 
     member: Member
     combiner: int

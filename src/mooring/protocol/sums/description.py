@@ -29,8 +29,8 @@ def describe_sums(study: Study) -> Description:
     noise = "No noise is added. Nothing is promised about what the total discloses of a row."
     if settings.epsilon is not None:
         noise = (
-            f"Each participant adds discrete Gaussian noise, so that those of {scheme.quorum} contributions, less "
-            f"{settings.n_colluders} of colluders, carry the whole of what ε = {settings.epsilon:g} and δ = "
+            f"Each participant adds discrete Gaussian noise. In {scheme.quorum} contributions, "
+            f"{settings.n_colluders} of colluders not counted, it adds up to what ε = {settings.epsilon:g} and δ = "
             f"{settings.delta:g} "
             "need."
         )

@@ -121,7 +121,7 @@ def _count_participants(study: Study, asked: int) -> int:
 
 
 def _find_noise(study: Study, layout: SumLayout | PairwiseLayout, p: int) -> tuple[float, float]:
-    """Return σ_S and σ_T of the total of p contributions; of the general total, σ_S and 0."""
+    """Return the noise on the total of p contributions, as `ModelCase.noise`."""
     settings = sum_settings(study)
     if settings.epsilon is None:
         return 0.0, 0.0
@@ -177,7 +177,7 @@ def _compare(line: ModelOutlook) -> str:
 
 
 def _state_answer(layout: PairwiseLayout, variance: float, answers: AnswerForecast, question: str) -> Outlook:
-    """Return a sentence on the first line of a question; without words for a question that has none."""
+    """Return a sentence on the first line of a question, which is empty if the question has no line."""
     lines = [line for line in answers.lines if line.question == question]
     if not lines:
         return Outlook(question, True, "")

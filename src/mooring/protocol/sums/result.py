@@ -51,7 +51,7 @@ class SumResultModel:
 def guaranteed_risk(study: Study) -> float:
     """Return an upper bound of the true positive rate of any attack on membership, which follows from the noise.
 
-    It is at the false positive rate of the study's limit on models, and is 1 without noise or without such a limit.
+    It holds at the false positive rate of the study's limit on models; it is 1 without a guarantee or such a limit.
     """
     from mooring.metrics.membership import FALSE_POSITIVE_RATES
 

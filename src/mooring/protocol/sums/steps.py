@@ -56,7 +56,7 @@ def list_combiners(workspace: Workspace) -> Sequence[str]:
 
 
 def count_enough_combiners(workspace: Workspace) -> int:
-    """Return how many combiners open a total. Any of them open the same total of a list, so that others may be absent."""
+    """Return how many combiners open a total. Whichever they are, the total of a list is the same: others may be absent."""
     from mooring.protocol.sums.scheme import sum_scheme
 
     return sum_scheme(workspace.study).threshold.threshold

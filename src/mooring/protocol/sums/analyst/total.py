@@ -76,7 +76,7 @@ class Closing(GatherRecord):
 
     @property
     def is_whole(self) -> bool:
-        """Whether every bundle is on the list and every combiner agrees."""
+        """Whether every bundle is on the list and no receipt is ignored."""
         return not (self.left_out or self.doubted)
 
     def list_left_out(self) -> dict[str, str]:

@@ -70,7 +70,7 @@ class SumTraining(TrainingRecord):
 
     @property
     def is_whole(self) -> bool:
-        """Whether every share fits, and the total is plausible."""
+        """Whether every share fits."""
         return not self.wrong
 
     def state_scores(self) -> list[str]:
@@ -78,7 +78,7 @@ class SumTraining(TrainingRecord):
         return ["Each participant scores the model on its own rows."]
 
     def list_findings(self) -> tuple[Finding, ...]:
-        """Return findings on shares that do not fit, on an implausible total, and on shares that could not be checked."""
+        """Return findings on shares that do not fit or could not be checked, and on a model that predicts one class."""
         findings = [
             Finding("wrong share", f"Left out the share of {name}: it does not fit the others'.", (name,))
             for name in self.wrong

@@ -1,8 +1,8 @@
 """`mooring check` of a study of secure sums: what attackers learn from a contribution, with noise and without.
 
 A quarter of the rows plays the colluder, a half the contribution, and a quarter rows that are not in it. The attacker is
-assumed to know everybody else's sums, so that it sees the participant's own sums with the least noise that the study's
-quorum has for them. Attackers of the real total know less.
+assumed to know everybody else's sums, so that it sees the participant's own sums with the least noise that a total may
+carry. Attackers of the real total know less.
 """
 
 from __future__ import annotations
@@ -90,8 +90,7 @@ def inspect(
 def _forecast(study: Study, encoded: EncodedRows, n_rows: int) -> tuple[StudyForecast | None, StudyForecast | None]:
     """Return the forecast by the declaration, and that by these rows.
 
-    Where the study does not state how many rows are expected, all participants are taken to have as many as this one in
-    the second.
+    Where the study does not state how many rows are expected, the second takes everybody to have as many as this one.
     """
     expected = sum_settings(study).expected_rows or n_rows * len(study.participants)
     return forecast_sums(study), forecast_sums(study, n_rows=expected, encoded=encoded)

@@ -67,7 +67,7 @@ def sum_table(
 
     words = words_of(Secret.draw())
     weighing = _PersonWeights(vault, study, read(None)) if scheme.settings.person else None
-    n_threads = max(1, THREADS - 1)  # which work on different rows; a further one reads
+    n_threads = max(1, THREADS - 1)  # they work on different rows; one more reads
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(n_threads) as threads:
         for block in read(progress):
             used, weights = draw_kept(words, scheme.settings.kept_share, len(block.rows)), None
@@ -92,9 +92,9 @@ def sum_table(
 
 
 def _start_sums(study: Study) -> tuple[SumAccumulator | ClassAccumulator | PairwiseAccumulator, Callable[..., None]]:
-    """Return empty sums, and a function that adds encoded rows with their labels and with numbers of rows of persons.
+    """Return empty sums, and a function that adds rows, their labels and the number of rows of each row's person.
 
-    Those of the general total are coded.
+    For the general total, the rows are coded (see `encoded_batches`).
     """
     layout, features = sum_scheme(study).layout, study_features(study)
     rounding = Streams.from_system().named("rounding")  # fresh, and never stored
@@ -141,7 +141,7 @@ class _PersonWeights:
             self._used = rank_rows_of_persons(self._persons, prints.take()) < most
 
     def next_rows(self, block: EncodedRows, kept: Mask) -> tuple[Mask, Integers | None]:
-        """Return which kept rows of the next block are added, and of how many rows of their person the mean is added."""
+        """Return which kept rows of the next block are added and, for means, how many rows the person of each has."""
         here = slice(self._n_read, self._n_read + len(block.rows))
         self._n_read = here.stop
         if not np.array_equal(self._persons[here], np.asarray(block.persons)):
