@@ -75,7 +75,7 @@ def download_bundles(
 
 
 def fetch_files(source: str | Path, suffix: str, folder: Path, *, most_bytes: int) -> list[Path]:
-    """Return the files with a suffix in a local folder, or downloads to `folder` of those at a URL, sorted by name.
+    """Return the files with a suffix at a source, sorted by name; those at a URL are downloaded to `folder`.
 
     Files at a URL that are too large, or cannot be downloaded, are left out.
     """

@@ -147,7 +147,7 @@ class Place:
         public: Collection[str] = (),
         waits: Sequence[float] | None = None,
     ) -> bool:
-        """Put a card, a study or a signed file, and return whether the same bytes were there before.
+        """Put a card, a study, its public file or a signed file; return whether the same bytes were there before.
 
         Different bytes at this name are an `OccupiedError`, unless they are a beginning of the file, which an interrupted
         copy leaves, or `replace` is set. `public` are the SHA-256 digests of files that a study names, which are public and

@@ -86,7 +86,7 @@ class Answer(NamedTuple):
 
     @property
     def checksum(self) -> str:
-        """MD5 of the stored file, from the ETag; empty if the store encrypts the file with a customer's key."""
+        """MD5 of the stored file, from the ETag; empty if that is none, as with encryption by KMS or a customer's key."""
         encrypted = self.headers.get("x-amz-server-side-encryption", "AES256") != "AES256"
         encrypted |= "x-amz-server-side-encryption-customer-algorithm" in self.headers
         tag = self.headers.get("etag", "").strip('"').lower()

@@ -142,7 +142,7 @@ def measure_parcel(
 def _refuse_other_files() -> RefusedError:
     return RefusedError(
         "the file",
-        reason="only bundles, anchor files, receipts, closing lists and shares of a total are sent, and it is none of these",
+        reason="only bundles, anchor files, receipts, closing lists, shares of a total and envelopes are sent",
         cure="Send the file that 'mooring share', 'deal', 'combine' or 'align' wrote. Never send a table or a vault.",
     )
 
