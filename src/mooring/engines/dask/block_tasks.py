@@ -129,7 +129,7 @@ def fitted_from(
     classes: npt.NDArray[Any] | None = None,
     class_shares: Vector | None = None,
 ) -> FittedModel:
-    """Return a linear model on the features as arrays. Two classes have one row of weights, for the second class."""
+    """Return a linear model on the features. For two classes, `weights` has one row, that of the second class."""
     turned, offsets = np.atleast_2d(weights).T, np.ravel(intercepts)
     if classes is None:
         spec, codes = ModelSpec(features.n_components, 0), np.zeros(1, dtype=np.int32)
@@ -241,7 +241,7 @@ def fit_ridge(sums: Matrix, *, alpha: float) -> tuple[Matrix, float]:
 
 
 def start_chain(features: Features, classes: npt.NDArray[np.int64], n_models: int, alpha: float) -> list[SGDClassifier]:
-    """Return untrained models: one that leaves out each fold, and one of all participants."""
+    """Return untrained models: for each fold, one that leaves it out, and one of all participants."""
     model = SGDClassifier(
         loss="log_loss",
         alpha=alpha,

@@ -194,7 +194,7 @@ def collect_on_workers(
 
 
 def _without_spare_copies(bundles: Sequence[RemoteBundle], remembered: Mapping[str, str]) -> Iterator[RemoteBundle]:
-    """Yield bundles without copies in the work folder, unless the copy was accepted and its source is missing."""
+    """Yield the bundles; of copies in the work folder, only accepted ones whose source is missing."""
     seen: set[str] = set()
     for bundle in bundles:  # copies come last
         is_accepted = bundle.digest not in seen and bundle.digest == remembered.get(bundle.member.name)
@@ -228,7 +228,7 @@ def check_group(study: Study, places: Sequence[BundleLocation], most_bytes: int)
         with open_local_copy(place, most_bytes=most_bytes) as path:
             bundle = path if isinstance(path, str) else try_verify(path, study)
         if isinstance(bundle, str):  # why it is refused
-            if not place.kept:  # of a broken copy, the object counts
+            if not place.kept:  # the object of a broken copy is verified itself
                 verdicts.append(RejectedBundle(place.shown, bundle))
             continue
         assert isinstance(bundle, RowBundle)  # studies of other mechanisms need no cluster

@@ -1,7 +1,7 @@
 """Learners that read the matrix in pieces, for `mooring train --engine dask`.
 
-No process holds more than a few blocks and a sample of the rows; with XGBoost, a worker also holds its own rows, at one byte
-a number.
+No process holds more than a few blocks and a sample of the rows; with XGBoost, a worker also holds its own rows, at two
+bytes a number.
 
 Numbers are predicted by ridge regression. Its sums over rows are added up over workers in one pass, which gives exactly the
 model that the local engine fits to all rows. Classes are predicted by logistic regression with scikit-learn's partial_fit:
@@ -247,7 +247,7 @@ def _groups(folder: Path, space: AlignmentState, folds: Indices) -> list[list[Pi
 
 
 def _models(job: _Job, learner: str, moments: Moments, passes: int) -> list[FittedModel]:
-    """Return one model without each fold, and at the end the model of all rows."""
+    """Return for each fold the model without it, and at the end the model of all rows."""
     classes = np.flatnonzero(moments.labels) if moments.labels.size else None
     shares = np.ones(1) if classes is None else moments.labels[classes] / moments.labels.sum()
     if classes is not None and classes.size < 2:
@@ -260,7 +260,7 @@ def _models(job: _Job, learner: str, moments: Moments, passes: int) -> list[Fitt
 
 
 def _ridge(job: _Job, features: Features) -> list[FittedModel]:
-    """Return exact ridge models, one without each fold and one of all rows."""
+    """Return exact ridge models, for each fold one without it, and one of all rows."""
     settings, width = linear_settings(features.learner), features.width + 2
     sums = np.zeros((job.n_folds, width, width))
     for sums_by_fold in job.run(ridge_sums, share_with_workers(job.client, features)):
@@ -274,7 +274,7 @@ def _ridge(job: _Job, features: Features) -> list[FittedModel]:
 def _logistic(
     job: _Job, features: Features, classes: npt.NDArray[np.int64], shares: Vector, passes: int
 ) -> list[FittedModel]:
-    """Return models without each fold and one of all rows, from chains that do not depend on the number of workers."""
+    """Return for each fold a model without it, and one of all rows; the number of workers does not change them."""
     pieces = job.pieces
     alpha = 1 / (linear_settings(features.learner).C * job.rows_used)
     at_work = share_with_workers(job.client, features)
@@ -308,7 +308,7 @@ def _wait(future: Future) -> None:
 
 
 def _boosted(job: _Job, task: BoostingTask) -> list[FittedModel]:
-    """Return models of boosted trees without each fold and one of all rows; each is trained on all workers."""
+    """Return boosted trees, for each fold without it, and of all rows; each model is trained on all workers."""
     most = min(_CUT_ROWS, _CUT_NUMBERS // task.n_inputs)
     sample = job.rows_at(draw_rows(job.counts, most, job.seed + 1))  # drawn independently of the rows that are scored
     folds, drawn = job.folds[sample.owners], task.scale_rows(sample.rows)

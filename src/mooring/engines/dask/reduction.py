@@ -143,7 +143,7 @@ class WorkerSteps:
         return np.array([self.total.moved])
 
     def finish(self, done: npt.NDArray[np.bool_]) -> None:
-        """Do nothing: workers compute the final maps from the final sum."""
+        """Do nothing: workers compute the final maps from `weighted_sum`."""
 
     def measure_gap(self) -> float:
         """Return the length of the next step."""
