@@ -65,7 +65,7 @@ class IncomingMessage:
     peer: str
     """The cell at the other end of that connection."""
     is_request: bool
-    """Whether it is a request. Answers need no check: they reach only the process that waits, by a random number."""
+    """Whether it is a request. Answers need no check: a random number matches each to a waiting request."""
     origin: str
     """The sending cell, as stated in the message."""
     destination: str

@@ -125,8 +125,8 @@ def write_policy(folder: Path, kind: Literal["site", "server"]) -> None:
     """Write authorization.json, resources.json and comm_config.json to the `local` folder of a kit that FLARE provisioned.
 
     The kit's resources are kept, except for the guard, the classes that a job may name, the streaming of logs to the server,
-    and the place where a server stores jobs. Jobs connect to the process that started them with the kit's certificate; by
-    default FLARE lets anybody on the same machine connect there.
+    and the place where a server stores jobs. Jobs use the kit's certificate to connect to the process that started them;
+    by default FLARE lets anybody on the same machine connect there.
     """
     resources = _resources(folder)
     kept = [component for component in resources["components"] if component.get("id") != _GUARD]

@@ -135,7 +135,7 @@ class _Flare:
         self.parts._get_one_section = one_part
 
     def guard_connections(self) -> None:
-        """Close incoming connections that do not come from a job of this process."""
+        """Close all connections except those to the server or the parent process, and those from a job."""
         original = self.update_endpoint
 
         def update_endpoint(manager: Any, sfm_conn: Any, data: Any) -> None:
@@ -171,7 +171,7 @@ class _Flare:
         self.cell.process_message = process_message
 
     def guard_administration(self) -> None:
-        """Answer only the requests that deploy, start and end a mooring job."""
+        """Answer only the requests that a mooring job needs."""
         original, let_in = self.dispatch, set[str]()
 
         def dispatch(agent: Any, request: Any) -> Any:

@@ -189,7 +189,7 @@ class ServedPlace:
 
     def _list(self, site: str) -> Message:
         """List the files from a site, for it, and for everybody."""
-        over = self.is_over  # before the files are listed: what is there when all is over is in this list
+        over = self.is_over  # read before the files are listed, so that the last list has all of them
         files = [
             (file.path, file.size, file.version)
             for file in self.place.list_files()

@@ -47,7 +47,7 @@ class Tasks(Protocol):
         """Give each site its task."""
 
     def wait(self) -> Answers:
-        """Wait a moment, and return the answers of sites whose task has ended since; of a dead site that there is none."""
+        """Wait a moment, and return the answers of sites whose task has ended since; "no answer" for a dead site."""
 
 
 @dataclass(eq=False)
@@ -69,7 +69,7 @@ class ServerWorkflow:
     _members: tuple[Standing, ...] = ()
     """Who has done what, as the files at the place show."""
     _since: float = 0.0
-    """When a file came that was not at the place before."""
+    """When the run last took a step or found a new file at the place."""
     _known: frozenset[str] = frozenset()
     """The files that were at the place then."""
 
@@ -180,7 +180,7 @@ class ServerWorkflow:
             self.tell(f"{name}: {answer.get('outcome')}")
 
     def _expect_newcomers(self, sites: Iterable[str]) -> None:
-        """Gather, train and deliver again if sites can still join those whose contributions were gathered before."""
+        """Gather, train (if not `late`) and deliver again if sites can still join or too few contributions were gathered."""
         gathered = self._read_gathered()
         self.driver.post.list()
         if gathered is None or self.driver.is_closed:
@@ -210,7 +210,7 @@ class ServerWorkflow:
             self.not_awaited |= senders
 
     def _require_enough(self, step: str) -> None:
-        """Raise an `InputError` if too few of the files that a step takes together came or can come."""
+        """Raise an `InputError` if too few of the files that a step awaits came or can still come."""
         workspace = self.driver.workspace
         (waiting,) = (state.step for state in self.driver.list_own_states() if state.step.name == step)
         for each in waiting.awaits or ():
