@@ -1,4 +1,4 @@
-"""`mooring align`, first half: bundles from a folder or any fsspec URL, each verified before an array of it is touched."""
+"""`mooring collect`, with which `mooring align` begins: bundles from a folder or any fsspec URL, each verified first."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Engine(Protocol):
         """Accept the valid bundles at an address: `mooring.protocol.analyst.intake.collect`."""
 
     def gather(self, study: Study, bundles: Sequence[Bundle], folder: Path, options: GatherOptions) -> GatherRecord:
-        """Combine bundles that this engine collected for training: `Exchange.gather`."""
+        """Combine bundles that this engine collected: `Exchange.gather`."""
 
     def train(self, study: Study, folder: Path, options: TrainOptions) -> TrainingRecord:
         """Train on what was gathered: `Exchange.train`."""

@@ -31,7 +31,7 @@ def require_analyst(study: Study, signing_key: SigningKey) -> None:
 def require_label(schema: Schema) -> Kind:
     """Return the kind of a study's label, or refuse a study without a label."""
     if schema.label.kind == "none":
-        cure = "There is nothing to predict; 'mooring export' gives the collaboration matrix to any other tool."
+        cure = "There is nothing to predict; 'mooring export' gives rotation's collaboration matrix to any other tool."
         raise InputError("study", expected="one with a label", got="one without", cure=cure)
     return schema.label.kind
 

@@ -1,4 +1,4 @@
-"""A cohort from OMOP tables: a site's table of a study, and the study's draft, which says nothing that rows say."""
+"""A cohort from OMOP tables: a site's table for a study, and the study's draft, which says nothing about rows."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _require_no_persons(rows: CohortRows, person: str) -> None:
     reasons.pop(person, None)
     for name, sources in reasons.items():
         made = (
-            f"is made of {listed(sorted(sources))}, which name" if sources - {name} else "has a name of one that names"
+            f"is made of {listed(sorted(sources))}, which name" if sources - {name} else "is named like one that names"
         )
         cure = (
             "Leave it out, or give it another name if it names nobody. A study of persons who have several rows has one "

@@ -242,10 +242,10 @@ def to_snake_case(name: str) -> str:
 
 
 def recognise_columns(table: OpenTable, known: DeclaredColumns, apart: Collection[str] = ()) -> dict[str, str]:
-    """Return the columns that are not plain numbers by their name, their type in Parquet or their inferred kind.
+    """Return the kind of each column that is no plain number, by its name, its type in the file or its inferred kind.
 
-    Declared columns and those in `apart`, such as the label, are not judged. The result is "id", "birth", "date", "text"
-    or "category" by column.
+    A kind is "id", "birth", "date", "text" or "category". Declared columns and those in `apart`, such as the label, are
+    not judged.
     """
     recognised, settled = {}, known.names.union(apart)
     for name in (name for name in table.names if name not in settled):

@@ -1,6 +1,6 @@
 """Headers of tables, in which sites describe their columns before there is a study.
 
-A header is made from rows and is sent to others. No end of a range, category or missing word in it comes from fewer than
+A header is made from rows and is sent to others. No category, missing word or end of a range in it comes from fewer than
 `FEWEST_ROWS` persons: ranges run from the fifth lowest person's lowest value to the fifth highest person's highest, widened
 and rounded outward. Words that look like names, mail addresses or identifiers are left out. A header contains no count of
 rows.

@@ -59,7 +59,7 @@ def merge_headers(headers: Sequence[Header]) -> tuple[MergedColumn, ...]:
 def _pair_by_content(
     header: Header, headers: Sequence[Header], near: Mapping[str, Mapping[str, str]]
 ) -> dict[str, str]:
-    """Return the site's column that holds the same as a column that it lacks, where exactly one does and for that alone."""
+    """Map each column that the site lacks to its column with the same content, where neither matches any other."""
     lacking = {
         name: other
         for other in headers
@@ -101,7 +101,7 @@ def _find_near(forms: Sequence[str], known: Mapping[str, str]) -> str:
 
 
 def _list_forms(name: str, *, misspelt: bool) -> list[str]:
-    """Return forms of a name: its letters, its words in order and, if `misspelt`, its letters without one of them.
+    """Return forms of a name: its letters, its sorted words and, if `misspelt`, its letters without one of them.
 
     Names that differ in letter case, signs or the order of words share a form; so do names that differ in a letter or
     two.
@@ -121,8 +121,8 @@ def draft_merged(
 ) -> str:
     """Draft a study from merged columns; `label` is the column to predict, if any.
 
-    `mechanism` holds entries of [mechanism] with the mechanism's name; by default it is rotation. A column that it says
-    names persons is not one of the study's columns.
+    `mechanism` holds entries of [mechanism] with the mechanism's name; by default it is rotation. The column of
+    persons that it names is not one of the study's columns.
     """
     settings = DraftSettings() if mechanism is None else DraftSettings(mechanism=mechanism)
     person = str(settings.entries.get("person", ""))
@@ -165,7 +165,7 @@ def _merge(name: str, headers: Sequence[Header], near: Mapping[str, str], alike:
 
 
 def _reconcile(name: str, declared: Mapping[str, Column]) -> tuple[dict[str, Any], list[str]]:
-    """Return the entries of a column that several sites declare, and their differences, for which an entry stays open."""
+    """Return the entries of a column that several sites declare, open where they differ too much, and the differences."""
     columns = list(declared.values())
     kinds = {"number" if column.kind == "integer" else column.kind for column in columns}
     words = list(dict.fromkeys(word for column in columns for word in column.missing_words))

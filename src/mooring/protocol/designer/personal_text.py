@@ -1,7 +1,7 @@
 """Text that may point to single persons: mail addresses, identifiers and names, by the form of the words.
 
 The rules are simple on purpose. They miss words without such a form, such as single surnames, which is why `infer_header`
-first requires several persons for each word. They also match some harmless words, such as 'Heart Failure'; a site may
+also requires several persons for each word. They also match some harmless words, such as 'Heart Failure'; a site may
 declare that column as a category.
 """
 
@@ -20,8 +20,8 @@ def find_personal(words: Collection[str], *, is_named: bool = False) -> str:
     """Return why words may identify single persons; empty if they do not seem to.
 
     One mail address is enough. Identifiers and names are looked for only in columns that the site did not name as a category
-    itself, and must be half of the words or more. An identifier has at least four digits in a row, or at least three beside
-    letters and no space. A name consists of two to four words that begin with a capital letter.
+    itself, and must be half of the words or more. An identifier has at least four digits in a row, or at least three if
+    it has letters and no space. A name consists of two to four words that begin with a capital letter.
 
     Examples
     --------
