@@ -1,9 +1,8 @@
 """The anchor, and the secrets with which a participant perturbs its rows and the anchor.
 
-The anchor travels encrypted with a key of its own, which is sealed to every participant's key (HPKE), and signed by the
-dealer, so that anybody may carry it. Whoever opens it
-checks the dealer's signature, the study with its roster, and that the anchor is what the study says: r × h, centred,
-orthonormal.
+The anchor is encrypted with a key of its own, and that key is sealed to every participant's key (HPKE). The dealer signs
+the file, so anybody may carry it. Whoever opens it checks the dealer's signature, the study with its roster, and that the
+anchor is what the study says: r × h, centred, with orthonormal columns.
 
 A participant's map, its anchor noise, its private-data noise and the order of its rows are derived from the vault's secret
 and from their purpose. The map and the anchor noise do not depend on the rows, so that no change of the rows can lead to a

@@ -7,12 +7,13 @@ of an honest participant: bounds follow from the laws that they are drawn by.
 
     B = A O + 1 Ψᵀ + v W',        Y = X O + 1 Ψᵀ + σ W.
 
-Legend: A the anchor (r × h, centred, orthonormal columns), O orthogonal, Ψ and W standard normal, X encoded rows (of d
-numbers between −1 and 1 each, projected on h orthonormal directions); b the mean row of B; n = r − 1.
+Legend: A the anchor (r × h, centred, orthonormal columns), O orthogonal, Ψ, W and W' standard normal, X encoded rows (of
+d numbers between −1 and 1 each, projected on h orthonormal directions); b and w̄ the mean rows of B and W', w a row of W;
+n = r − 1.
 
-An honest participant is beyond an end of one of these bounds with a probability of 1e-9 at most, each:
+An honest participant is beyond each end of a bound with a probability of 1e-9 at most:
 
-- b is Ψ + v w̄ with w̄ of variance 1/r: ‖b‖² / (1 + v²/r) is χ² with h degrees of freedom.
+- b is Ψ + v w̄, where w̄ has variance 1/r: ‖b‖² / (1 + v²/r) is χ² with h degrees of freedom.
 - ‖B − 1bᵀ‖² / v² is noncentral χ² with nh degrees of freedom and noncentrality h/v²; its tails are bounded as by Birgé
   (2001, Lemma 8.1).
 - The singular values of B − 1bᵀ are those of (I 0)ᵀ + v G with G normal, n × h. Up to fluctuations, they lie between the
@@ -300,8 +301,8 @@ def bound_singular_values(n_rows: int, n_components: int, noise_scale: float) ->
 
     Notes
     -----
-    The edges are the extremes of z(x), the inverse of the Stieltjes transform of the squared singular values' law
-    (Dozier and Silverstein, 2007), above zero for the lower edge and between −1 and 0 for the upper.
+    The edges are the extremes of z(x), the inverse of v²h times the Stieltjes transform of the squared singular values'
+    law (Dozier and Silverstein, 2007), for x above zero (lower edge) and between −1 and 0 (upper edge).
     """
     n, h, v = n_rows - 1, n_components, noise_scale
     bulk, share = v**2 * (n - h), v**2 * h
@@ -315,7 +316,7 @@ def bound_singular_values(n_rows: int, n_components: int, noise_scale: float) ->
 
 
 def bound_row(study: Study, n_rows: int) -> float:
-    """Return the largest possible distance of so many rows from the mean row of the anchor representation."""
+    """Return a bound on the distance of each of `n_rows` rows from the mean row of the anchor representation."""
     settings, reach = rotation_of(study), math.sqrt(study.n_features)
     r, h, v = settings.n_anchor_rows, settings.n_components, settings.anchor_noise_scale
     noise = settings.data_noise_scale * math.sqrt(float(chdtri(h, FALSE_REFUSAL / n_rows)))

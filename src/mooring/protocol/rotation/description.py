@@ -18,8 +18,8 @@ _DISHONEST = (
     "do some harm, which 'One dishonest site' in the documentation states as measured, and more if several act together."
 )
 _NO_MAJORITY = (
-    "With three participants or fewer, no majority of the others is honest if one is not, and nothing shows whose rows are "
-    "false."
+    "With three participants or fewer, nothing shows whose rows are false: no majority of the two others is honest if "
+    "one of them is not."
 )
 
 
@@ -52,8 +52,8 @@ def _list_agreed(study: Study) -> list[str]:
         f"{len(study.columns)} declared columns become {study.n_features} numbers a row; {kept} shared.",
         f"Method: {settings.described.title}. Every participant moves its rows by a secret rigid map of its own and uploads "
         f"once. An anchor of {settings.n_anchor_rows} rows, secret from the analyst, lets the uploads be aligned.",
-        f"Noise on the rows themselves: Gaussian, scale σ = {sigma:.3g} on every encoded number, which lies between −1 and "
-        "1, once map and projection are undone. Attacks measure its effect; nothing is proved."
+        f"Noise on the rows themselves: Gaussian, of scale σ = {sigma:.3g} on every uploaded number. Encoded numbers lie "
+        "between −1 and 1. Attacks measure its effect; nothing is proved."
         if sigma > 0
         else "No noise on the rows themselves: each upload is an exact rigid image of them, or of what a projection keeps. "
         "As many rows known from elsewhere as components plus one disclose all of it.",

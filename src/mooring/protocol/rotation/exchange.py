@@ -165,7 +165,7 @@ class RotationExchange(Exchange):
         )
 
     def load_training_kind(self) -> type[Training]:
-        """Return the class of the record of a training, which needs the audit."""
+        """Return the class of the record of a training; importing it also imports the audit."""
         from mooring.protocol.rotation.analyst.training_record import Training
 
         return Training
@@ -192,7 +192,7 @@ class RotationExchange(Exchange):
         return [*lines, ("Dealer", dealing_member(study).name)] if study.is_complete else lines
 
     def list_warnings(self, study: Study) -> list[str]:
-        """Return a warning if there are three participants or fewer, of whom no majority need be honest if one is not."""
+        """Return a warning for three participants or fewer, because each is compared with two others at most."""
         if len(study.participants) > 3:
             return []
         return [

@@ -48,17 +48,17 @@ class Result:
     bundle_digest: str
     """SHA-256 of the bundle that the analyst aligned; it must be the participant's own."""
     mean: Vector
-    """Mean row of the aligned anchor representation, of shape (h,); it must be that of the participant's own."""
+    """Mean row of the anchor representation that was aligned, of shape (h,); it must be the participant's own."""
     origin: Vector
     """The row that the mean of every anchor representation is mapped to, of shape (h,)."""
     alignment_map: RigidMap
-    """T ↦ (T − mean) R + origin."""
+    """The map of transformed rows T to (T − mean) R + origin."""
     delivered: DeliveredModel | None
     """The model, if there is one."""
 
     @property
     def orthogonal(self) -> npt.NDArray[np.float64]:
-        """R."""
+        """The matrix R of `alignment_map`."""
         return np.asarray(self.alignment_map.orthogonal)
 
     def apply(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
@@ -125,7 +125,7 @@ def read_result(folder: str | Path, study: Study, member: Member) -> Result:
 
 @dataclass(frozen=True, eq=False)
 class MappedModel:
-    """A delivered model for a participant's encoded rows, which its secret map and the alignment map are applied to."""
+    """A delivered model for encoded rows, to which it first applies the participant's secret map and alignment map."""
 
     result: Result
     perturbation: Perturbation

@@ -40,7 +40,7 @@ NOT_CHECKED = (
     "At this noise, or with so few components, an honest anchor representation fits the others hardly better than random "
     "numbers do. No upload was checked by its fit."
 )
-_NOT_CERTIFIED = "The steps were computed on workers, where no proof of optimality is tried."
+_NOT_CERTIFIED = "The alignment was computed on workers, where no proof of optimality is tried."
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +125,7 @@ def align_bundles(
     """Align verified bundles, one per participant, and write the alignment and the collaboration matrix to the work folder.
 
     With the mode "late", everybody who is aligned already keeps its map, and only newcomers are admitted. "first" refuses
-    to replace an alignment whose results were delivered, because its maps and model would no longer fit; "again" does so.
+    to replace an alignment whose results were delivered, because its maps and model would not fit; "again" replaces it.
     """
     rotation_of(study)
     folder, backend = Path(folder), backend or Backend()

@@ -44,7 +44,7 @@ class PartFacts:
     map: str
 
     def mark(self, schema: pa.Schema) -> pa.Schema:
-        """Return a schema with this as metadata; the map already has a key of its own."""
+        """Return a schema with these facts in its metadata, which already hold the digest of the map."""
         plain = json.dumps({"start": self.start, "stop": self.stop, "bundle": self.bundle}).encode()
         return schema.with_metadata({**schema.metadata, _PART_KEY: plain})
 

@@ -1,4 +1,4 @@
-"""What the analyst hands back of aligned rows, before it is signed: each participant's map, and the model."""
+"""What the analyst of a study of rotation delivers: each participant's signed map, and the model, not yet signed."""
 
 from __future__ import annotations
 

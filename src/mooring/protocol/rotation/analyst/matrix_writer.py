@@ -76,7 +76,7 @@ def write_all(study: Study, tasks: Sequence[WriteTask]) -> int:
 
 Batches = Iterator[list[WriteTask]]
 Run = Callable[[Study, Batches], Iterator[tuple[list[WriteTask], int]]]
-"""Takes `write_all` on each batch of tasks; yields each batch when it is done, with the number of parts that were kept."""
+"""Calls `write_all` on each batch of tasks; yields each batch when it is done, with the number of parts that were kept."""
 
 
 def run_here(study: Study, batches: Batches) -> Iterator[tuple[list[WriteTask], int]]:

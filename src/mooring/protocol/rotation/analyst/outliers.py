@@ -1,4 +1,4 @@
-"""Participants that do not fit the others, by their anchor representations or by their rows (threats 11 and 21).
+"""Participants that do not fit the others, by their anchor representations or by their rows.
 
 **By the anchor.** Legend: C_i the aligned, centred anchor representation of participant i; T_i the mean of all the others'.
 The fit of i is ‖C_iᵀ T_i‖_* / (‖C_i‖ ‖T_i‖), the correlation with T_i after the best rotation: 1 for the same anchor without
@@ -48,7 +48,7 @@ _FEWEST_OF_CLASS = 3
 # 3.4 points of AUC; other class frequencies also shift the threshold between classes, which lowers balanced accuracy.
 _HARM_TO_CLASSES, _HARM_TO_NUMBERS = np.array([0.04, 0.05]), np.array([0.05])
 _SURE = 3.0  # standard deviations that must separate a loss from zero
-_MOST_EXAMINED = 15  # of more participants, only those with at least this part of the rows can do much harm
+_MOST_EXAMINED = 15  # of more participants, only those with a fifteenth of the rows or more can do much harm
 _DEVIATIONS = 2.58  # standard deviations of an interval of 99 %
 
 
@@ -115,10 +115,10 @@ def find_disagreeing(rows: Matrix, labels: Labels, owners: Indices, *, kind: Kin
     """Return the participants whose labels models of the others' rows hardly predict, while they predict most others'.
 
     A participant is one of them if the upper end of a measure's interval is below 0.9 (the correlation) or 0.5 (balanced
-    accuracy) of both the median and the value that models of its own rows reach, because labels that nothing predicts are no
-    sign of misplaced rows; or if its correlation is below half of the median. This must hold for every learner of
-    `CANDIDATES` that predicts most participants. Nobody is returned if no learner does, if half of the participants or more
-    are in doubt, or if there are only two.
+    accuracy) times both the median and the value that models of its own rows reach: labels that nothing predicts are no
+    sign of misplaced rows. It is also one if the upper end for the correlation is below half of the median. This must hold
+    for every learner of `CANDIDATES` that predicts most participants. Nobody is returned if no learner does, if half of the
+    participants or more are in doubt, or if there are fewer than three.
     """
     targets = labels[:, None].astype(np.float64) if kind == "number" else np.eye(int(labels.max()) + 1)[labels]
     rows_of = _Rows(rows, targets, owners, [np.flatnonzero(owners == place) for place in range(int(owners.max()) + 1)])
@@ -155,7 +155,7 @@ class _Rows:
         return predicted
 
     def predict_by_itself(self, name: str, places: Indices, labels: Labels, seed: int) -> Matrix:
-        """Return the predictions of the rows at these places, a participant's, by models of its other rows."""
+        """Return the predictions of one participant's rows, at these places, by models of its other rows."""
         parts = row_folds(labels[places], seed)
         return cross_validate(name, self.rows[places], self.targets[places], parts, kind="number", seed=seed)[0]
 
@@ -185,7 +185,7 @@ def _doubt(rows_of: _Rows, labels: Labels, trusted: npt.NDArray[np.bool_], seed:
 
 
 def _measure(targets: Matrix, predicted: Matrix) -> npt.NDArray[np.float64]:
-    """Return both measures with the ends of their intervals; NaN if all targets are the same."""
+    """Return both measures with the ends of their intervals; NaN for three rows or fewer, or equal targets."""
     n, k = targets.shape
     centred, centred_predictions = targets - targets.mean(axis=0), predicted - predicted.mean(axis=0)
     size = float(np.linalg.norm(centred) * np.linalg.norm(centred_predictions))

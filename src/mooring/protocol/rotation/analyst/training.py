@@ -120,7 +120,7 @@ class LabelledRows:
         return self.select(self.owners == place)
 
     def draw(self, positions: Sequence[Indices]) -> LabelledRows:
-        """Return the rows at these positions among each participant's, participant after participant."""
+        """Return the rows of each participant that are at these positions, participant after participant."""
         places = [np.flatnonzero(self.owners == place)[at] for place, at in enumerate(positions)]
         return self.select(np.concatenate(places))
 
@@ -269,7 +269,7 @@ class Steps:
 
 
 def _read_rows(folder: Path, study: Study, space: AlignmentState, drawn: Sequence[Indices]) -> LabelledRows:
-    """Return the rows at these positions among each participant's."""
+    """Return the rows of each participant that are at these positions."""
     seen = np.zeros(len(space.names), dtype=np.int64)
     places = {name: place for place, name in enumerate(space.names)}
     owners, parts, labels = [], [], []

@@ -2,8 +2,9 @@
 
 The first pass checks every row, takes its fingerprint, and writes the mapped row to a scratch file in the vault; the ledger
 decides whether the rows may be shared, and records the intent. The second pass collects the rows of each stretch of the
-bundle in another scratch file. The third pass puts the rows of a stretch in order, adds noise, and hashes. The bundle is
-complete in the vault before it is handed out. Scratch files have no name, so nothing of them remains after a crash.
+bundle in another scratch file. The third pass puts the rows of a stretch in order, adds noise, writes and hashes. The
+bundle is complete in the vault before it is handed out. Scratch files have no name, so nothing remains of them after a
+crash.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def share_rows(
         cure = "Give the file that the dealer sent."
         raise InputError("anchor", problem="Rows cannot be shared without the study's anchor.", cure=cure)
     require_label_consent(study, consent.labels)
-    # A typing error there must not use up the one upload.
+    # A mistyped output path must not use up the one upload.
     require_writable(output, what="the bundle", inputs=(data, anchor))
     member = find_membership(vault, study)
     exchange_of(study).require_floors(study, vault.floors)
@@ -166,7 +167,7 @@ def _survey(
 
 
 def _place(perturbation: Perturbation, surveyed: _Surveyed, rows_digest: str) -> tuple[Indices, npt.NDArray[Any]]:
-    """Return the place of each row of the file in the bundle, which is secret and random, and the labels in that order."""
+    """Return the secret, random place in the bundle of each row of the file, and the labels in the bundle's order."""
     places = np.empty_like(surveyed.order)
     places[surveyed.order] = perturbation.order(places.size, rows_digest)
     labels = np.empty(0) if surveyed.labels is None else np.empty_like(surveyed.labels)
@@ -289,7 +290,7 @@ def require_label_consent(study: Study, is_given: bool) -> None:
 
 
 def _keep_anchor(study: Study, kept: Path, anchor: Path, digest: str) -> None:
-    """Keep a copy of the anchor file, unless somebody changed the file since it was opened."""
+    """Keep a copy of the anchor file, or refuse the file if it was changed since it was opened."""
     if kept.exists() and hash_file(kept, what="the vault") == digest:
         return
     content = read_bounded(anchor, most_anchor_bytes(study), what="the anchor file")
