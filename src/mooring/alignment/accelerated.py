@@ -1,7 +1,7 @@
 """The default solver. On nearly all problems its optimum is as good as the power method's or better, at a lower cost.
 
 1. L-BFGS on O(d)^p starts from the spectral estimate and runs in float32 until the basin of attraction is clear (in float64
-   if the scales of uploads differ by more than a factor of a thousand).
+   if the scales of uploads differ by more than a factor of a thousand, or if the GPU is as fast in it).
 2. If the dual certificate roughly holds, the basin is the right one. Otherwise a rank relaxation looks for a better basin,
    and the solver continues from the maps with the higher objective.
 3. The solver continues in float32 as long as rounding allows, and then in float64 down to the tolerance. The tolerance

@@ -32,7 +32,7 @@ from mooring.geometry.backend import are_positive_definite, device_of, identity_
 from mooring.typing import Array
 
 CERTIFIED_GAP = 1e-7
-"""Largest relative optimality gap at which maps count as globally optimal; it equals the solvers' tolerance."""
+"""Largest relative optimality gap at which maps count as globally optimal; the solvers' default tolerance is the same."""
 
 _HOPELESS_GAP = 1e6
 _LANCZOS_RESTARTS = 100

@@ -4,8 +4,8 @@ Legend: k > d the lifted dimension. Pad every B̄_i with k − d zero columns an
 depends on the first d rows of R_i, a d-frame in k dimensions. Orthogonal matrices of opposite determinant, which no path in
 O(d) connects, are connected there, and poor local optima become saddle points that an optimiser leaves.
 
-To return to O(d), the k columns of the lifted sum S are rotated so that the first d carry the most of it, and each frame is
-projected onto O(d). This is one step of the Riemannian staircase for the semidefinite relaxation.
+To return to O(d), the k columns of the lifted sum S are rotated so that d of them carry most of it; these columns of each
+frame are projected onto O(d). This is one step of the Riemannian staircase for the semidefinite relaxation.
 """
 
 from __future__ import annotations

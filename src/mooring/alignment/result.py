@@ -142,7 +142,7 @@ class BatchSolution:
     ) -> tuple[Alignment, ...]:
         """Return one alignment per problem, with the anchor's mean at `origin` (zero by default).
 
-        Maps whose gap is at most the tolerance count as converged, even if the solver stopped at its iteration limit.
+        Maps whose gap is at most the tolerance count as converged, even if the solver stalled or was stopped by its limit.
         """
         maps, xp = self.maps, namespace_of(self.maps)
         gaps = to_numpy(problem.fixed_point_gap(maps)) if np.isnan(self.gap).any() else self.gap

@@ -40,7 +40,7 @@ def align(
         Largest step ‖Π(GR) − R‖_F, over the whole stack, at which the maps count as converged.
     certify : bool, default False
         Whether to try to prove global optimality. A successful proof takes about as long as ten iterations, a failed one a
-        few times as long. Proofs run on the host, one problem at a time.
+        few times as long. Proofs run one at a time, partly on the host.
 
     Returns
     -------

@@ -75,7 +75,7 @@ class TraceObjective:
             return self._flat(blockwise(lambda root, turns: root @ turns @ root, curvature, self._turns(tangents)))
 
     def retract(self, points: Points, tangents: Array, *, exactly: bool) -> Points:
-        """Return R exp(Ω), to third order; orthogonal to rounding if `exactly`, else within a small drift."""
+        """Return R exp(Ω), to second order; orthogonal to rounding if `exactly` and not on a GPU, else nearly."""
         (maps,) = points
         tolerance = _DRIFT * float(namespace_of(maps).finfo(maps.dtype).eps)
         return (retract(maps, self._turns(tangents), tolerance=tolerance, exactly=exactly),)

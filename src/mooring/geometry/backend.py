@@ -69,7 +69,7 @@ def device_of(array: Array) -> Any:
 
 
 def _is_numpy(array: Array) -> bool:
-    """Return whether this is NumPy's own array, which is found out faster than whether it is one of another library."""
+    """Return whether this is a NumPy array; tests for arrays of other libraries are slower."""
     return type(array) is np.ndarray
 
 
@@ -192,7 +192,7 @@ def has_fast_float64(array: Array) -> bool:
 def capture(function: Callable[[], None], device: Any) -> Callable[[], None] | None:
     """Record the GPU work of a function that changes arrays in place, and return a function that repeats it.
 
-    A repetition launches all kernels at once, without Python. Recording does not run the function. Returns None if the
+    A repetition launches all kernels at once, without Python. Recording does not execute this work. Returns None if the
     function cannot be recorded.
     """
     import torch

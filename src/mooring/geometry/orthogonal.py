@@ -116,10 +116,10 @@ def reorthogonalise(matrices: Array, *, tolerance: float) -> Array:
 
 
 def retract(maps: Array, turns: Array, *, tolerance: float, exactly: bool) -> Array:
-    """Return R exp(Ω), to third order in Ω, for orthogonal maps R and skew turns Ω of shape (..., d, d).
+    """Return R exp(Ω), to second order in Ω, for orthogonal maps R and skew turns Ω of shape (..., d, d).
 
     The result has the precision of the maps. I + Ω + Ω²/2 deviates from orthogonality by Ω⁴/4. Where that is below the
-    tolerance, the result is projected back onto O(d) only if `exactly`; on a GPU it always is, which avoids waiting.
+    tolerance, the result is projected back onto O(d) only if `exactly`. On a GPU, `_retract_unwatched` is used instead.
     """
 
     def moved(maps: Array, turns: Array) -> Array:
@@ -244,7 +244,7 @@ def _within_unit_ball(matrices: Array) -> tuple[Array, Array, Array]:
     coarse = xp.where(coarse > 0, coarse, xp.ones_like(coarse))
     gram = gram / (coarse * coarse)
     square = gram @ gram
-    fine = xp.sqrt(_frobenius(square))  # of the scaled Gram matrix: the square of the norm
+    fine = xp.sqrt(_frobenius(square))  # the square of the scaled matrices' Schatten-8 norm
     fine = xp.where(fine > 0, fine, xp.ones_like(fine))
     return matrices / (coarse * xp.sqrt(fine)), gram / fine, square / (fine * fine)
 
