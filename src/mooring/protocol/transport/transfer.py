@@ -119,7 +119,7 @@ def check_parcel(path: Path, file: BinaryIO) -> Parcel:
     parcel = measure_parcel(path, file, parcel_form, manifest, data_start=header.data_start)
     if parcel.data_digest != manifest["data"]:
         reason = "it is incomplete, or its content was changed after signing"
-        raise RefusedError(what, reason=reason, cure="Run 'mooring share' again: it writes the same bytes as before.")
+        raise RefusedError(what, reason=reason, cure="Run the command that wrote it again.")
     return parcel
 
 
