@@ -133,7 +133,7 @@ def as_plain(cells: Any) -> Any:
     kind = cells.type
     if pa.types.is_dictionary(kind) and not pa.types.is_string(kind.value_type):
         cells = cells.cast(kind.value_type)
-    if pa.types.is_decimal(cells.type):  # through text, which is rounded as in a text file: the direct cast is not
+    if pa.types.is_decimal(cells.type):  # through text, to round as in a text file; the direct cast rounds differently
         return pc.cast(pc.cast(cells, pa.string()), pa.float64())
     if pa.types.is_date(cells.type) or pa.types.is_timestamp(cells.type):
         words = pc.replace_substring_regex(pc.cast(cells, pa.string()), r"\.0+(Z|[+-]\d+)?$", r"\1")
@@ -149,9 +149,9 @@ def as_plain(cells: Any) -> Any:
 def widen(narrow: npt.NDArray[np.float32]) -> Vector:
     """Convert numbers of 32 bits to those that their text states: to 0.1, for example, and not to 0.10000000149.
 
-    The text is the shortest decimal that rounds to the number. At most one decimal of six digits or fewer does. Otherwise
-    decimals with more digits are tried, one digit at a time, and the nearest one is taken; of two that are equally near,
-    it is the even one.
+    The text is the shortest decimal that rounds to the number. At most one decimal of up to six digits does; if none does,
+    longer decimals are tried, one digit at a time, and the nearest one is taken; of two equally near ones, it is the even
+    one.
     """
     with np.errstate(invalid="ignore"):
         wide = narrow.astype(np.float64)
@@ -206,7 +206,7 @@ def describe_type(kind: Any) -> str:
 
 
 def is_readable(kind: Any, *, as_date: bool = False) -> bool:
-    """Whether a type is one of numbers or words, or of days; lists, tables, blocks of bytes and times are not."""
+    """Whether a type is one of numbers or words or, with `as_date`, of days; not lists, structs or fixed-size bytes."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if as_date and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
         return True

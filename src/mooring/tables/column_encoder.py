@@ -83,7 +83,7 @@ def spread_categories(schema: Schema, coded: Matrix) -> Matrix:
 
 
 def decode_cells(column: Column, cells: Matrix) -> list[str]:
-    """Return words for encoded cells of a column, as `encode_column` writes them or as an attack rebuilds them.
+    """Return words for cells of a column, as `spread_categories` returns them or as an attack rebuilds them.
 
     Each is the nearest value that the column can have, with numbers rounded to a hundredth of their range.
     """

@@ -220,7 +220,7 @@ def check_fit(
     each: Callable[[EncodedRows], object] | None = None,
     progress: Progress | None = None,
 ) -> TableFit:
-    """Read a whole table in bounded memory, and collect everything that does not fit, where `encoded_batches` refuses.
+    """Read a whole table in bounded memory, and collect everything that does not fit instead of refusing it.
 
     `each` is called with every batch in which everything fits.
     """
@@ -368,8 +368,8 @@ def _adapt(
     """Return which rows of a batch can be used, and these encoded; None if there are none.
 
     With `fill`, invalid cells are filled as missing values; otherwise their rows cannot be used. Rows without a label can be
-    used only if `keep` is true, and rows without a person never. Rows that change are encoded once more: without the label
-    if some have none, whose labels are then read from the others alone.
+    used only if `keep` is true, and rows without a person never. All rows that can be used are encoded once more. If some
+    of them lack a label, labels are read from the others alone.
     """
     n, columns = batch.num_rows, reading.schema.columns
     usable = np.ones(n, dtype=np.bool_) if encoded.persons is None else encoded.persons != MISSING_VALUE
@@ -462,7 +462,7 @@ def read_encoded(
 
 
 def join_rows(parts: Sequence[EncodedRows]) -> EncodedRows:
-    """Return several batches as one, without `ids` and `labelled`: each row must have a label, or none."""
+    """Return several batches as one, without `ids` and `labelled`: all rows must have a label, or none may."""
     labels: list[Any] = [part.labels for part in parts if part.labels is not None]
     persons = [part.persons for part in parts if part.persons is not None]
     return EncodedRows(

@@ -1,7 +1,7 @@
 """Inference of what the columns of a table hold, from their cells.
 
-This is the only inference of column kinds. Audits choose an encoding by it (`choose_encoding`), headers describe a site's
-columns by it, and drafts of a study ask it for the likely kind of each column.
+This is the only inference of column kinds. Audits choose an encoding by it (`choose_encoding`), `mooring study header`
+describes columns by it, and drafts of a study ask it for the likely kind of each column.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def find_ends(numbers: Vector) -> tuple[float, float]:
 
 
 def widen_range(low: float, high: float, *, n_steps: int) -> tuple[float, float]:
-    """Round both ends outward to a multiple of the largest power of ten in the range, and move them `n_steps` further.
+    """Round both ends outward to a multiple of the largest power of ten up to `high - low`, and move them `n_steps` further.
 
     The lower end does not move on to zero: where zero often stands for a missing value, it should not fit.
 
@@ -387,7 +387,7 @@ def _classes(values: Any) -> tuple[Indices, tuple[str, ...]]:
 
 
 def _infer_words(name: str, words: Any, indices: Any, *, is_text: bool) -> InferredColumn:
-    """Return a column of the distinct words at these indices, not all of which are numbers."""
+    """Return the column whose cells are the words at these indices."""
     if is_text:
         times = pc.binary_join_element_wise("1970-01-01", words, " ")
         if any(_cast(*pair) is not None for pair in ((words, _MOMENT), (words, _ZONED_MOMENT), (times, _MOMENT))):

@@ -34,8 +34,8 @@ _BLOCK_BYTES = 2**20
 _BATCH_BYTES = 2**27  # a batch of long words ends early
 _BATCH_NUMBERS = 2**20  # a batch of a wide table ends early
 _ORIGINAL = "\0original"  # no column of a study has a name that ends so
-_PAGE_BUFFER = 2**14  # a column; without one, Parquet would hold whole row groups
-_SMALL_FILE = 2**26  # read without it: for the buffer, Parquet takes the memory that a page claims to fill, up to 2 GB
+_PAGE_BUFFER = 2**14  # bytes per column; without a buffer, Parquet would hold whole row groups
+_SMALL_FILE = 2**26  # read without a buffer, for which Parquet takes the memory that a page claims to fill, up to 2 GB
 _PREFIXES, _DICTIONARIES = "DELTA_BYTE_ARRAY", {"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"}
 _MISSING_NUMBERS = [padded for word in MISSING_WORDS for padded in (word, f" {word}", f"{word} ")]
 

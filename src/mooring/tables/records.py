@@ -154,7 +154,7 @@ class Records:
 def hold_out(records: Records, column: str) -> tuple[Records, npt.NDArray[Any], Literal["category", "number"]]:
     """Return the records without a column, the values of that column, and whether they are categories or numbers.
 
-    The column is one of the file, all features of which are taken out, or an attribute of images.
+    The column is one of the file, or an attribute of images. A feature that marks its missing cells stays.
 
     Examples
     --------

@@ -46,8 +46,8 @@ def sample_rows(
     """Read a whole table, check every row, and keep a uniform sample.
 
     Each row draws a random number, and the rows with the lowest numbers are kept: at most `at_most` or, by default, as many
-    as the number of features allows in memory. `each` is called with every batch of rows. A table without rows is refused,
-    unless cells that do not fit are adapted.
+    as the number of features allows in memory. `each` is called with every batch of rows. A table without rows is refused
+    only if `unfit` is "refuse".
     """
     if at_most is None:
         at_most = max(_FEWEST_ROWS, min(_MOST_ROWS, _MOST_NUMBERS // schema.n_features))

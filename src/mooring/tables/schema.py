@@ -148,7 +148,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Label:
-    """What is predicted. The analyst can see it."""
+    """What is predicted. By rotation, the analyst sees it."""
 
     column: str = ""
     """Name of the column; empty if there is no label."""

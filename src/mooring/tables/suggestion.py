@@ -54,7 +54,7 @@ class SuggestedMapping:
     """Columns of the study for which the table has no column that could be suggested."""
     unknown_words: dict[str, tuple[str, ...]]
     """Words of the table that are no category, number or day of the study's column, by its name, also where the mapping's
-    `other` stands for them. They are shown to the steward alone."""
+    `other` stands for them. They are shown at the site only."""
 
 
 def suggest_mapping(
@@ -107,7 +107,7 @@ def suggest_mapping(
 
 
 def recognise_forms(data: TableSource) -> TableMapping:
-    """Return encoding, decimal marks and forms of dates of a table of which nothing is known, where most cells agree."""
+    """Return the encoding, decimal marks and forms of dates that the cells of a table suggest."""
     columns: dict[str, ColumnMapping] = {}
     encoding = _recognise_encoding(data)
     table = read_columns(open_table(data, encoding=encoding))
@@ -195,7 +195,7 @@ def _pair(
 def _pair_only(
     absent: Sequence[str], free: Sequence[str], wanted: Mapping[str, Column], counts: Mapping[str, Mapping[str, int]]
 ) -> dict[str, str]:
-    """Return the one column of possible days for the one column of days that is absent, and likewise for numbers."""
+    """Pair the only absent column of days with the only free column that may hold its days, and likewise for numbers."""
     pairs: dict[str, str] = {}
     for holds, names in (
         (_holds_days, [name for name in absent if name in wanted and wanted[name].is_date]),
@@ -211,7 +211,7 @@ def _pair_only(
 
 
 def _holds_numbers(column: Column, words: Sequence[str]) -> bool:
-    """Return whether most words are numbers in the range of a column, of which they take up a fifth or more."""
+    """Return whether most words are numbers in the range of a column, and cover a fifth of it or more."""
     read = [number for word in words if (number := _read_number(word)) is not None]
     inside = [number for number in read if column.low <= number <= column.high]
     if len(inside) < max(_FEWEST_NUMBERS, _MOSTLY * len(words)):

@@ -45,8 +45,8 @@ def read_records(
         "column 2", ... Columns of text in a data frame are categories, even if they read as numbers; its index is
         ignored.
     label : str, optional
-        The column to predict, of a table or of a Parquet file with images. Words, booleans and at most 20 different whole
-        numbers are classes; other numbers are numbers. Rows without a label are dropped.
+        The column to predict, of a table or of a Parquet file with images. Words, booleans and whole numbers (in a table,
+        at most 20 different ones) are classes; other numbers are numbers. Rows without a label are dropped.
     group_by : str, optional
         The column that says which participant, or which person, a row belongs to. It is not a feature. Rows without a
         value there are dropped.

@@ -35,7 +35,7 @@ def decode_text(data: bytes, encoding: str) -> str:
 class Recoded(io.RawIOBase):
     """A stream of text in UTF-8, from a stream of bytes in one of `ENCODINGS`.
 
-    Bytes that are not UTF-8, in text that is to be, become characters that nobody uses; `restore_bytes` turns them back.
+    If the encoding is UTF-8, bytes that are not become characters that nobody uses; `restore_bytes` turns them back.
     """
 
     def __init__(self, source: Any, encoding: str) -> None:

@@ -46,7 +46,7 @@ def decode_images(
 def as_pixel_values(images: npt.NDArray[Any]) -> tuple[Matrix, tuple[str, ...]]:
     """Scale pixels to the range from 0 to 1; returns them with notes for the owner of the images.
 
-    Unsigned integers of 8 and 16 bits are divided by their largest value. Other numbers must be between 0 and 1, and are
+    Unsigned integers of 8 and 16 bits are divided by 255 or 65,535. Other numbers must be between 0 and 1, and are
     not changed, or between 0 and 255, and are divided by 255.
     """
     if images.dtype in (np.uint8, np.uint16):

@@ -85,7 +85,7 @@ class OmopDatabase:
         path = ",".join('"' + schema.replace('"', '""') + '"' for schema in order)
         connection.execute("SET search_path = '" + path.replace("'", "''") + "'")
         ((is_locked,),) = connection.execute("SELECT current_setting('lock_configuration')").fetchall()
-        if not is_locked:  # it is where this process has the same file open already
+        if not is_locked:  # it is locked if this process already has the file open
             for setting in (
                 "enable_progress_bar = true",
                 "enable_progress_bar_print = false",
@@ -151,7 +151,7 @@ class OmopDatabase:
             raise _failed(problem) from None
 
     def _wait_for(self, action: Any, progress: Progress | None) -> Any:
-        """Return what an action returns that takes long, and say meanwhile how much of it is done."""
+        """Return what a long action returns, and report its progress meanwhile."""
         with ThreadPoolExecutor(1) as pool:
             future = pool.submit(action)
             try:

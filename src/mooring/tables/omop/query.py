@@ -102,7 +102,7 @@ class _Trace:
     """What has been found of one column so far."""
 
     is_narrow: bool = False
-    """Whether a name with a table's name is looked for in that table only, where the query defines it."""
+    """Whether a name that a table qualifies is followed in that table only, if the query defines the table."""
     sources: set[str] = field(default_factory=set)
     keeps_values: bool = True
     concepts: set[int] = field(default_factory=set)

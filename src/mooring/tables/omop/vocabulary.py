@@ -46,7 +46,7 @@ class PlausibleRange:
 
 @dataclass(frozen=True)
 class KnownColumn:
-    """What is publicly known of a column; empty fields are not."""
+    """What is publicly known of a column; what is not known is empty."""
 
     range: tuple[float, float] | None = None
     words: tuple[str, ...] | None = None
