@@ -3,9 +3,8 @@
 Each declared column is a group of atoms in the encoded space, and a table follows a latent-class model over them. Without a
 projection the noise affects each column separately: the model is fitted to all rows at once, known rows and rows of every
 participant whose map is known exactly or was estimated by the attack, and gives the posterior of every cell. A projection
-mixes the columns: the model is
-then fitted to known records, and cells are drawn column by column given all others (Gibbs sampling), with a likelihood whose
-weight grows over the sweeps.
+mixes the columns: the model is then fitted to known records, and to drawn cells of noisy rows if few are known. Cells are
+drawn column by column given all others (Gibbs sampling), with a likelihood whose weight grows over the sweeps.
 """
 
 from __future__ import annotations
@@ -97,7 +96,7 @@ def _read(
 
 
 def _models_of(view: CollusionView, rows_of: Mapping[int, Matrix], variance: float) -> tuple[LatentClasses, ...]:
-    """Return the models of a view's columns, which all attacks share and are fitted once if all maps are known exactly."""
+    """Return the models of a view's columns; if all maps are known exactly, they are fitted once for all attacks."""
     exact = map_back_exactly(view)
     if not exact:
         return _fit(view, rows_of, variance)
@@ -124,8 +123,8 @@ def _fit(
 ) -> tuple[LatentClasses, ...]:
     """Fit models to known records and participants' noisy rows, of which some are left out if there are more than `most`.
 
-    They differ in where their fit starts. Behind a projection, there is one, and noisy rows are used only if few records are
-    known.
+    The models differ in where their fit starts. Behind a projection there is only one, and noisy rows are used only if few
+    records are known.
     """
     pooled = np.concatenate(list(rows_of.values()))
     step = 1 if most is None else 1 + pooled.shape[0] // most

@@ -68,8 +68,8 @@ def denoise_by_kernels(
 ) -> Reconstruction:
     """Return rebuilt rows replaced by their posterior mean under a mixture of Gaussians for each class.
 
-    It does not apply if the rows carry no known error, or if there are no rows to use as atoms. `shapes` keeps the local
-    shapes of known rows between calls for one view, if errors are the same in all directions.
+    It does not apply if the rows carry no known error in some direction, or if there are no rows to use as atoms. `shapes`
+    keeps the local shapes of known rows between calls for one view, if errors are the same in all directions.
     """
     require_generator(rng)
     rows = reconstruction.rows

@@ -1,7 +1,7 @@
 """Pairwise register: solve for the membership of all candidates at once, from the general total.
 
 This is `register` for sums of products of two columns. With g_j = φ_ijᵀφ_lj for each column j, the inner product of what
-rows i and l add is (c² + Σ g_j)² − Σ g_j² + 2c² β_iᵀβ_l.
+rows i and l add is (c² + Σ g_j)² − Σ g_j² + 2c² β_iᵀβ_l (φ, c and β as in `pairwise_view`).
 """
 
 from __future__ import annotations

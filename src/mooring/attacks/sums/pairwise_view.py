@@ -1,6 +1,7 @@
 """The view of an attacker on the general total: everybody's sums of products of two columns, and what the colluders know.
 
-Legend: h_j the weights of a row on the levels of column j; φ_j = M_j h_j its coordinates, c the constant; β the bubbles.
+Legend: h_j the weights of a row on the levels of column j; φ_j = M_j h_j its coordinates, c the constant; β the bubbles
+(M and bubbles as in `workload`).
 What a row adds to the total are the products φ_i φ_jᵀ of two columns, c φ_j, cβ and c², but no φ_j φ_jᵀ.
 """
 
@@ -54,13 +55,13 @@ class PairwiseView(TotalView):
         return np.hstack(parts)
 
     def vectors(self, rows: LabelledFeatures) -> tuple[Matrix, Matrix]:
-        """Return the coordinates of rows, and their bubbles in the units of S, of shape (n, n_bubbles)."""
+        """Return the coordinates of rows, and their bubbles in the units of the total, of shape (n, n_bubbles)."""
         workload = self.layout.workload
         heights = np.array([workload.integer_bubbles[index] for index in workload.bubbles]) / workload.resolution
         return self.joint_features(rows), rows.features[:, workload.n_levels :] * heights
 
     def list_blocks(self) -> list[slice]:
-        """Return where the levels of each column are among all."""
+        """Return, for each column, the slice of its levels among those of all columns."""
         ends = np.cumsum([levels.n_levels for levels in self.layout.workload.columns])
         return [
             slice(int(end) - levels.n_levels, int(end))
@@ -69,7 +70,7 @@ class PairwiseView(TotalView):
 
     @cached_property
     def cells(self) -> Matrix:
-        """Σ h hᵀ over the honest rows, of shape (Σ b, Σ b), which is zero between levels of the same column."""
+        """Σ h hᵀ over the honest rows, of shape (n_levels, n_levels), which is zero between levels of the same column."""
         workload, total = self.layout.workload, self.honest
         functions = [
             workload.functional(levels.name, row).vector
@@ -84,7 +85,7 @@ class PairwiseView(TotalView):
 
     @cached_property
     def counts(self) -> Matrix:
-        """Σ h over the honest rows, of shape (Σ b,)."""
+        """Σ h over the honest rows, of shape (n_levels,)."""
         workload, total = self.layout.workload, self.honest
         constant = total.matrix @ workload.constant.vector
         return np.array(

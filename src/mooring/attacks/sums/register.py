@@ -23,7 +23,8 @@ _ROUNDING = 1e-4  # standard deviation assumed for exact sums, to allow for roun
 def register(view: SumView, *, rng: np.random.Generator, most_candidates: int = MOST_CANDIDATES) -> MembershipScores:
     """Score by the linear estimate of w with the least mean square error, assuming uncorrelated w with mean π.
 
-    The covariance of the equations is never formed, because ⟨ψ_i, ψ_j⟩ = (φ_iᵀφ_j)² and (φ_iᵀφ_j)(y_iᵀy_j) suffice.
+    The covariance of the equations is never formed: the inner products (φ_iᵀφ_j)² and (φ_iᵀφ_j)(y_iᵀy_j) of both parts of ψ
+    suffice.
     """
     sums, phi, y = view.honest, view.candidates.features, view.candidates.outcomes
     if len(phi) > most_candidates:

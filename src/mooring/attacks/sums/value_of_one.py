@@ -4,7 +4,7 @@ Legend: q the features of a row as integers, B the resolution, S = Σ q qᵀ and
 
 A hat function at the end of a range, or a rare category, may be zero in all rows but one. Then S[j, :] = q_j q, so that
 ‖S[j, :]‖² = S[j, j] ‖q‖² with ‖q‖ ≤ B, and T[j, :] = q_j y. If several rows carry the feature, S[j, :] is longer, because
-features overlap at least in the constant, and S[j, j] divides it by chance only.
+features overlap at least in the constant, and √S[j, j] divides it by chance only.
 """
 
 from __future__ import annotations
