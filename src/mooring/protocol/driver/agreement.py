@@ -33,7 +33,7 @@ class Agreement:
 
     @property
     def is_reached(self) -> bool:
-        """Whether a person has compared the fingerprint of the study in the folder."""
+        """Whether the folder has a complete study with this member and, if there is a place, the member has agreed to it."""
         workspace = self.workspace
         if not AGREED.is_there(workspace):
             return False

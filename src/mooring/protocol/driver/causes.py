@@ -1,7 +1,7 @@
 """For whom everybody waits: the members whose next file holds up a step, as the list of steps and a place's files show.
 
-A participant may wait for a file of the analyst, who cannot make it before somebody else has sent another. The causes are
-those at the end of this chain.
+A participant may wait for a file of the analyst, who cannot make it before somebody else has sent a file. The causes are
+the members at the end of such chains.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Causes:
     """Paths of the files at the place."""
 
     def trace(self, route: Route) -> list[str]:
-        """Return the members that a file waits for in the end; its own sender if that could make it now, or has put it."""
+        """Return the members that a file waits for in the end; its own sender if the file is there, or could be made now."""
         if self._is_there(route):
             return [route.sender]
         return list(dict.fromkeys(self._trace(route.sender, route.step, frozenset())))

@@ -1,8 +1,8 @@
 """The driver runs every step of a member whose inputs are there, and exchanges files with a place.
 
-It knows nothing but the list of steps. One pass (`Driver.advance`) fetches the files that are addressed to the member, runs
+It follows the list of steps. One pass (`Driver.advance`) fetches the files that are addressed to the member, runs
 the steps that are ready, and puts what they made at the place. If a pass is interrupted, the next one continues: it finds
-in the folder what steps have made, compares what was put with the files at the place, and does not fetch a version of a file
+in the folder what steps have made, compares what was put with the files at the place, and accepts no version of a file
 that was replaced before. Nothing depends on clocks, except how long files are awaited that a step can do without.
 `Driver.look` reports the state and changes nothing.
 """
@@ -52,13 +52,13 @@ class Waiting(Record):
     step: str
     title: str
     lacks: tuple[str, ...] = ()
-    """What its inputs lack."""
+    """Inputs that are missing."""
     members: tuple[str, ...] = ()
-    """Members that it waits for: those who can make a file that is missing or, if it is several steps away, its cause."""
+    """Members that it waits for: senders of missing files or, where these wait themselves, those whom they wait for."""
     senders: tuple[str, ...] = ()
-    """Members whose files are missing, whatever these wait for."""
+    """Senders of missing files, even where these wait for others."""
     most_minutes: int = 0
-    """For how long it waits for them at most, because it can do without their files; 0 for without a limit."""
+    """For how long it waits for them at most, because it can do without their files; 0 without a limit."""
 
     def __str__(self) -> str:
         words = f"'{self.title}' waits for {', '.join(self.members) or ' and '.join(self.lacks)}"
@@ -158,7 +158,7 @@ class Driver:
 
     @property
     def is_closed(self) -> bool:
-        """Whether a file that gathering contributions sends shows that later ones come too late."""
+        """Whether gathering has made a file for others, such as a closing list: later bundles come too late."""
         routes = list_routes(self.workspace.study) if self.agreement.is_reached else ()
         closing = [route for route in routes if route.step.name == GATHER]
         return any(
@@ -376,7 +376,7 @@ class Driver:
         return not routes or any((self.workspace.root / route.source).is_file() for route in routes)
 
     def _is_table_new(self) -> bool:
-        """Whether the table is another one than a run has checked, as long as nothing is shared: advice is on its rows."""
+        """Whether a run has checked a different table, so that its advice is on other rows; False once rows are shared."""
         table, known = self.given.answers.get(CHECK, {}).get("data"), self.post.journal.entries.checked
         if not isinstance(table, Path) or not table.is_file() or BUNDLE.is_there(self.workspace):
             return False
@@ -401,7 +401,7 @@ class Driver:
                 answers[question.name] = question.default
             elif question.is_optional or step.consent == "members":
                 continue
-            elif question.kind == "choice" and len(files) == 1 and question.name != "data":  # which rows, a person says
+            elif question.kind == "choice" and len(files) == 1 and question.name != "data":  # a person says which rows
                 answers[question.name] = self.workspace.root / files[0].value
             else:
                 return None
@@ -428,7 +428,7 @@ class Driver:
         return {asked.name: True for asked in step.list_questions(self.workspace) if asked.kind == "tick"}
 
     def _awaits_reading(self) -> bool:
-        """Whether a person says first how the table is read. Where consent was given before, rows must not decide."""
+        """Whether steps wait until a person says how the table is read; not if consent was given and rows are adapted."""
         is_asked = any(question.kind == "reading" for question in self._open)
         is_attended = self.given.share == "ask"
         return is_asked and (is_attended or not exchange_of(self.workspace.study).adapts_rows(self.workspace.study))

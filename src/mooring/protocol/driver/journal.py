@@ -30,7 +30,7 @@ class Entries(Record):
     checked: str = ""
     """SHA-256 of the table that was checked last."""
     waits: dict[str, float] = field(default_factory=dict)
-    """Since when, in seconds, files have been awaited that a step can do without."""
+    """By `Awaited.file`, the Unix time since which files that a step can do without have been awaited."""
 
 
 class Journal:

@@ -1,9 +1,9 @@
 """Fetching files from a place and putting files there: each version once, and never an older one.
 
-A fetched file is first written to a folder of its own, checked there, and only then moved to where steps look for it. A
+A fetched file is first written to the vault, checked there, and only then moved to where steps look for it. A
 file that fails the check, for example because it is half written, is left alone until its version changes. Before a file is
-put, the journal records its digest; after that, it is compared with the file at the place until the listing shows it
-unchanged.
+put, the journal records its digest. Later passes compare the file with the one at the place, once for each version that is
+listed there.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Post:
         return ""
 
     def list_open(self, own_name: str, is_wanted: Callable[[PlacedFile], bool]) -> Sequence[PlacedFile]:
-        """Return the files that others put for everybody."""
+        """Return the wanted files that others put for everybody."""
         files = self.files.values()
         return [file for file in files if file.recipient == EVERYBODY and file.sender != own_name and is_wanted(file)]
 

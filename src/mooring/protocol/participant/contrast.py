@@ -1,4 +1,4 @@
-"""What an audit of a study shows beside it: uploads of rows by other methods, and secure sums of the same columns."""
+"""What an audit compares a study with: uploads of rows by other methods, and secure sums of the same columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # attacks take a second to load, and a draft does not need th
 WIDEST_WITHOUT_PROJECTION = 30
 """Encoded rows that are wider are projected, unless a draft says otherwise."""
 ANCHOR_NOISE, DATA_NOISE = 0.1, 0.5
-"""Noise of methods that add a noise which the study's own method does not."""
+"""v and σ of drafts, and of compared methods that add a noise which the study does not."""
 
 
 def drafted_projection(study: Study) -> Projection:

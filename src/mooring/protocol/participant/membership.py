@@ -112,7 +112,7 @@ def read_check(vault: Vault, study: Study) -> CheckSummary | None:
 
 
 def recall_exceeded(vault: Vault, study: Study, rows_digest: str) -> tuple[str, ...] | None:
-    """Return the limits that the last check did not show to be kept; None if it was a check of other rows."""
+    """Return the limits that the last check did not show to be kept; None unless it was of these rows."""
     checked = read_check(vault, study)
     return checked.exceeded if checked is not None and checked.rows_digest == rows_digest else None
 
@@ -120,7 +120,7 @@ def recall_exceeded(vault: Vault, study: Study, rows_digest: str) -> tuple[str, 
 def require_limits(
     vault: Vault, study: Study, exceeded: tuple[str, ...] | None, override: str
 ) -> tuple[str, tuple[str, ...]]:
-    """Raise a `RefusedError` for a first upload above the study's limits, or without a check (None), unless overridden.
+    """Raise a `RefusedError` for a first upload without a check (None), or above the study's limits unless overridden.
 
     Returns the override and the limits that it overrides, both empty if all limits are kept. A bundle that is issued
     again keeps those of the first time, which are in the ledger.

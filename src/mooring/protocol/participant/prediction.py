@@ -67,7 +67,7 @@ class AdjustmentRecord(Record):
         )
         words += f"; left out: {self.left_out} shared before or scored here" if self.left_out else ""
         if self.radius is None:
-            words += ". The calibration is of these; scores are of the model as delivered"
+            words += ". The calibration is of recalibrated probabilities; scores are of the model as delivered"
         return f"{words}."
 
 
@@ -198,7 +198,7 @@ class Predictions:
     n_shared: int = 0
     """Number of labelled rows that were shared before, so that the model was trained on them."""
     reading: Reading | None = None
-    """How the rows were read; None if all of them could be."""
+    """How the rows were read; None if all of them fit."""
     n_scored: int = 0
     """Number of rows whose label is known."""
 
@@ -217,7 +217,7 @@ class Predictions:
 
     @staticmethod
     def _spread(name: str, column: list[Any], reading: Reading) -> Iterator[Any]:
-        """Yield the cells of a column with one for each row that could not be read."""
+        """Yield the cells of a column, adding one for each row that could not be read."""
         cells, unread = iter(column), frozenset(reading.unread)
         for number in range(1, reading.n_rows + 1):
             yield reading.ids.get(number, {}).get(name) if number in unread else next(cells)
@@ -300,7 +300,7 @@ class Scoring:
 
     def __post_init__(self) -> None:
         if self.threshold is not None and not 0 < self.threshold < 1:
-            cure = "Leave it out to predict a class from its share of the training rows on."
+            cure = "Leave it out to use the class's share of the training rows."
             raise InputError("threshold", expected="between 0 and 1", got=f"{self.threshold:g}", cure=cure)
 
     def apply_threshold(self, predicted: Predicted) -> Predicted:
@@ -325,7 +325,7 @@ def predict_rows(
     ignore: Collection[str] = (),
     progress: Progress | None = None,
 ) -> Predictions:
-    """Score new rows, with or without their label, by what the analyst delivered in the folder `result`.
+    """Predict new rows, with or without their label, by what the analyst delivered in the folder `result`.
 
     Rows are read as they are when they are shared. In a study that adapts cells that do not fit, the same is done here; in
     others, rows with such a cell have no prediction. If `own_rows`, the rows that were shared, are given, a model is trained
@@ -433,7 +433,7 @@ def _find_labelled(block: EncodedRows) -> npt.NDArray[np.bool_]:
 
 
 def _describe_reading(left_out: RowsLeftOut, unfit: UnfitUse, label: str) -> Reading | None:
-    """Return how a table was read; None if everything in it fits but labels, without which a row is predicted."""
+    """Return how a table was read; None if all of it fits, labels aside: a row is predicted without one."""
     problems = [problem for problem in left_out.problems if problem.column != label]
     if not problems:
         return None
@@ -465,7 +465,7 @@ def _adjust(
     prints: Fingerprinter,
     scored: Words,
 ) -> Adjustment:
-    """Fit to labelled rows that were not shared, and whose fingerprints are not among those of the rows scored."""
+    """Return an adjustment fitted to labelled rows that, by their fingerprints, were neither shared nor scored."""
     unfit: UnfitUse = "adapt" if exchange_of(study).adapts_rows(study) else "leave out"
     encoded, ledger = read_encoded(opened.schema, data, ignore=tuple(ignore), unfit=unfit), Ledger(vault.folder)
     assert encoded.labels is not None

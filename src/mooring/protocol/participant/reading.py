@@ -44,7 +44,7 @@ def suggest_reading(
 def propose_reading(workspace: Workspace, data: Path, *, ignore: tuple[str, ...] = ()) -> Reading | None:
     """Return how a table without a mapping could be read; None if it has one, or is read as it is.
 
-    Words that stand for a category are named, since they are recognised by the study's own; no other word is.
+    Words of the table are named only where they are recognised as the study's own categories.
     """
     if workspace.mapping_file.exists():
         return None
@@ -63,7 +63,7 @@ def propose_reading(workspace: Workspace, data: Path, *, ignore: tuple[str, ...]
 
 
 def count_unread(suggested: SuggestedMapping) -> dict[str, int]:
-    """Return for each column how many words the study does not know, where no category stands for all of them."""
+    """Return how many words of each column the study does not know, except where a category stands for all others."""
     columns = suggested.mapping.columns
     return {
         name: len(words)

@@ -57,7 +57,7 @@ class Participant:
         passphrase : str, optional
             Encrypts the keys. Without one they are stored as they are, and only the disk's encryption protects them.
         floors : Floors, optional
-            Least noise and most ε that this vault accepts.
+            What the vault demands of studies, such as the least noise.
         """
         return Vault.create(folder, passphrase=passphrase, floors=floors)
 
@@ -220,7 +220,7 @@ class Participant:
         ignore: Collection[str] = (),
         progress: Progress | None = None,
     ) -> Predictions:
-        """Score new rows with the joint model, on this machine.
+        """Predict new rows with the joint model, on this machine.
 
         Parameters
         ----------

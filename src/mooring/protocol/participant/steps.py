@@ -204,7 +204,7 @@ def fit(
 
 
 def _note_fit(workspace: Workspace, result: TableFit) -> None:
-    """Note whether the table fits, and whether sharing would refuse it: later steps wait as long as it does."""
+    """Note whether the table fits, and whether sharing would refuse it, in which case later steps wait."""
     from mooring.protocol.registry import exchange_of
 
     study = workspace.study
@@ -383,7 +383,7 @@ def predict(
     command: str = "",
     progress: Progress | None = None,
 ) -> Outcome:
-    """Score new rows with what the analyst delivered."""
+    """Predict new rows with what the analyst delivered."""
     from mooring.atomic_io import require_absent, require_writable
     from mooring.protocol.participant.prediction import Scoring
 
