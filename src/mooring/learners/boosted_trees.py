@@ -26,7 +26,7 @@ ROUNDS, FEWEST_ROUNDS = 200, 20
 BINS = 256
 """Maximum number of bins of a column; with more, a bin would not fit into one byte."""
 TOGETHER = 10
-"""Minimum number of rows whose mean is a threshold, where there are as many."""
+"""Minimum number of rows whose mean is a threshold, unless there are fewer rows."""
 _DEPTH, _RATE = 6, 0.1
 
 Singles = npt.NDArray[np.float32]

@@ -6,11 +6,11 @@ known scale of the noise on every W_k.
 
     Σ_k = w_k C_k/n_k + (1 − w_k) C/n + λI,        w_k = a min(1, K n_k/n),        λ = ½ σ √(2D) f
 
-Here C = Σ C_k, and σ √(2D) is the largest eigenvalue of noise of scale σ, of which C_k/n_k and C/n carry the share f. All
-classes have the same λ: were it larger for a class of fewer rows, its determinant would decide instead of its shape. A rare
-class has no more noise than one of n/K rows, because its own covariance has less weight. Eigenvalues below zero, which come
-from noise, are set to zero before λ is added, and means are shrunk towards the mean of all rows unless they exceed their
-noise. a and ½ were chosen on scikit-learn's digits and on synthetic glyphs, and nothing here needs rows.
+Here C = Σ C_k, and σ √(2D) is the largest eigenvalue of noise of scale σ, of which the first two terms carry the share f.
+All classes have the same λ: were it larger for a class of fewer rows, its determinant would decide instead of its shape. A
+rare class has no more noise than one of n/K rows, because its own covariance has less weight. Eigenvalues below zero, which
+come from noise, are set to zero before λ is added, and means are shrunk towards the mean of all rows unless they exceed
+their noise. a and ½ were chosen on scikit-learn's digits and on synthetic glyphs, and nothing here needs rows.
 """
 
 from __future__ import annotations

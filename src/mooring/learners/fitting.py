@@ -52,8 +52,8 @@ def choose_learner(rows: Matrix, labels: Labels, *, kind: Kind, seed: int, owner
     """Return what "auto" means for these rows: the candidate that best predicts participants left out of training.
 
     It is one of `CANDIDATES`, the simpler one if scores are equal or there are too few rows. The score is the AUC or R² over
-    up to 600 rows, an equal share from every participant, in three folds. `owners` are the participants of the rows, from 0;
-    without them, or with one participant, parts of the rows are left out instead.
+    up to 600 rows, an equal share from every participant, in up to three folds. `owners` are the participants of the rows,
+    from 0; without them, or with one participant, five parts of the rows are left out instead.
     """
     owners = np.zeros(len(rows), dtype=np.int64) if owners is None else owners
     mine = [np.flatnonzero(owners == place) for place in range(int(owners.max(initial=0)) + 1)]
@@ -69,9 +69,9 @@ def choose_learner(rows: Matrix, labels: Labels, *, kind: Kind, seed: int, owner
 
 
 def cross_validate_choice(rows: Matrix, labels: Labels, *, kind: Kind, seed: int) -> Predicted:
-    """Return what `cross_validate` does in random folds of the rows, of the learner that `choose_learner` chooses.
+    """Return what `cross_validate` returns in random folds of the rows, for the learner that `choose_learner` chooses.
 
-    Up to 600 rows are those of the choice, which has trained the learner on these folds already.
+    With at most 600 rows, the choice uses the same rows and folds, and its predictions are returned.
     """
     parts = row_folds(labels, seed)
     if 2 * ROW_FOLDS <= labels.size <= _CHOICE_ROWS and np.unique(labels).size > 1:
@@ -200,9 +200,9 @@ def influence_rows(counts: Sequence[int], seed: int, *, salt: str, weight_limit:
 def screening_rows(counts: Sequence[int], seed: int, *, salt: str, weight_limit: float = math.inf) -> list[Indices]:
     """Return the positions of equally many rows of each participant, a subset of those that are trained on.
 
-    They are up to 500 each and 10,000 in total, and no more than the median participant has, so that no participant weighs
-    more than the others by its number of rows. `salt` holds hexadecimal digits that no participant knows before its upload.
-    A participant that knew which rows are screened could manipulate only the others.
+    They are up to 500 each and 10,000 in total, and no more than the median participant has (but at least 10, if there are
+    as many), so that no participant weighs more by its number of rows. `salt` holds hexadecimal digits that no participant
+    knows before its upload. A participant that knew which rows are screened could manipulate only the others.
     """
     rng = np.random.default_rng([seed, int(salt, 16)])
     drawn = draw_rows(counts, MOST_ROWS, seed, weight_limit=weight_limit)

@@ -26,7 +26,7 @@ from mooring.typing import Matrix, Vector
 MOST_TREES = 10_000
 """Maximum number of trees of a model; with more, a prediction would take too long."""
 MOST_LEVELS = 64
-"""Maximum number of levels of a tree, from its root to its deepest leaf."""
+"""Maximum number of levels of a tree, without that of its root."""
 MOST_COMPARISONS, COMPARISONS_A_CLASS = 20_000, 3_000
 """Maximum of trees times levels: the larger of the first number and the second times the number of classes. A forest of 200
 trees with 40 levels needs 8,000; gradient boosting of 100 rounds, with up to 30 levels, needs 3,000 per class."""
@@ -43,7 +43,7 @@ Predicted: TypeAlias = tuple[npt.NDArray[Any], Matrix | None]
 
 
 class FeatureMap(Protocol):
-    """A public map from encoded rows to features."""
+    """A public map from encoded rows to features φ."""
 
     @property
     def n_inputs(self) -> int:
@@ -51,7 +51,7 @@ class FeatureMap(Protocol):
 
     @property
     def n_features(self) -> int:
-        """The length of φ, including the constant, which comes last."""
+        """The number of features, with the constant, which comes last."""
 
     @property
     def constant_share(self) -> float:

@@ -25,7 +25,7 @@ from mooring.typing import Labels, Matrix
 AUTO = "auto"
 _N_FOURIER, _N_NYSTROEM = 800, 600
 _MOST_LEAVES, _DEEPEST = 2000, 40  # limits of a tree, so that a forest of many rows is still small enough to send
-_LEAST_IN_LEAF = 5  # rows; with 1, a forest stores the number of every row, and attacks recognise twice as many
+_LEAST_IN_LEAF = 5  # rows; with 1, a forest stores the label of every row, and attacks recognise twice as many rows
 
 
 @runtime_checkable
@@ -99,8 +99,8 @@ class LinearSettings:
     max_iter: int = 2000
     """Maximum number of iterations of the logistic regression."""
     features: Callable[[int, int], Any] = _centre_rows
-    """Takes h and a seed, and returns a scikit-learn transformer. Its rows have a mean variance of one, for which γ = 1/h
-    is a suitable width of a Gaussian kernel."""
+    """Takes h and a seed, and returns a scikit-learn transformer. It is given rows with a mean variance of one, for which
+    γ = 1/h suits a Gaussian kernel."""
 
     def make(self, kind: Kind, *, shape: tuple[int, int], seed: int) -> Any:
         """Return an untrained scikit-learn estimator for rows of this shape."""

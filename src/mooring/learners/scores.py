@@ -276,7 +276,7 @@ def score(
 def score_value(
     truth: Labels, predicted: Labels, *, kind: Literal["classes", "number"], shares: Matrix | None = None
 ) -> float:
-    """Return balanced accuracy of classes, or R² of numbers, which is NaN if all numbers are equal, without an interval.
+    """Return balanced accuracy of classes or R² of numbers, without an interval; R² is NaN if all numbers are equal.
 
     With `shares`, scores of each class, of shape (n, n_classes), it returns the AUC of classes if it is defined.
     """

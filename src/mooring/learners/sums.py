@@ -1,6 +1,6 @@
 """Models of sums: least squares and linear discriminant analysis on the noisy sums S = Σ φφᵀ and T = Σ φyᵀ.
 
-Legend: φ = (x, √c₀) the features of a row and the constant; n, m the number and the mean of rows, which follow from the
+Legend: φ = (x, √c₀) the features of a row and the constant; y its outcomes; n, m the number and the mean of rows, from the
 constant's row of S; C = Σ (x − m)(x − m)ᵀ; σ_S, σ_T the known scales of the noise; D the number of features; λ the ridge.
 
 The ridge is λ = s²/τ² + σ_S √(D/2), and another one for the general total. Here s² is the variance of the residuals and τ²
@@ -179,7 +179,7 @@ def check_sums(sums: Sums, most_rows: float = math.inf) -> list[str]:
 
 
 def check_products(S: Matrix, constant_share: float, noise: float) -> list[str]:
-    """Return what about Σ φφᵀ with noise of this scale no rows can have; every row has ‖φ‖ ≤ 1."""
+    """Return properties of Σ φφᵀ, with noise of this scale, that no rows with ‖φ‖ ≤ 1 can have."""
     n, D, problems = float(S[-1, -1]) / constant_share, len(S), list[str]()
     slack = 6 * noise * (1 / constant_share + math.sqrt(D))
     if n < -slack or not -0.01 * n - slack <= n - float(np.trace(S)) <= max(n, 0) + slack:
@@ -303,7 +303,7 @@ def find_ridge(sums: Sums, centred: Matrix, crossed: Matrix) -> float:
     v = √(κ/τ²), and only for the noise of S.
 
     In the general total, features vary less, so that this λ would exceed most eigenvalues of C where the outcome is easy to
-    predict. There it includes the noise of T, and of the noise of S what shrinking the products leaves.
+    predict. There it includes the noise of T, and the part of the noise of S that shrinking leaves.
     """
     noise_S, noise_T = sums.noise_scales
     D, n, total = len(sums.products), sums.n_rows, sums.outcome_squares
