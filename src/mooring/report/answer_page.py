@@ -72,7 +72,7 @@ def list_sections(answers: Sequence[AskedAnswer]) -> list[AnswerSection]:
 
 
 def find_leading(sections: Sequence[AnswerSection]) -> AnswerSection | None:
-    """Return the answer whose picture opens a report: the last one with a picture, and pairs of columns only if alone."""
+    """Return the answer whose picture opens a report: the last with a picture; associations only if no other has one."""
     drawn = [section for section in sections if section.charts]
     leading = [section for section in drawn if not isinstance(section.answer, Associations)]
     return next(reversed(leading or drawn), None)

@@ -265,7 +265,7 @@ class AuditSection:
         return f"{odds:,.0f}" if odds >= 100 else f"{odds:.3g}"
 
     def find_beyond(self, point: PointResult) -> Figure | None:
-        """The strongest attack's AUC by more colluders than the guarantee allows for."""
+        """The strongest attack's AUC with more colluders than the guarantee allows for."""
         outcome = find_strongest(point.beyond, "membership_auc")
         return None if outcome is None else outcome.figures["membership_auc"]
 

@@ -40,7 +40,7 @@ _Measured = TypeVar("_Measured", Score, Figure)
 _ERROR = "centred_error"
 _MEMBERSHIP = "membership_at_1_percent"
 _MOST_ATTACKS, _MOST_BARS, _MOST_LETTERS = 14, 60, 22
-_LABELLED = 3  # comparisons of which each score is written beside its mark
+_LABELLED = 3  # up to so many comparisons, each score is written beside its mark
 _OUTLINES = {"none": "square", "reference": "circle", "procrustes": "diamond"}
 _LEVELS = (("chance", "chance", DOTTED, QUIET), ("without the upload", "control", DASHED, CALM))
 
@@ -57,7 +57,7 @@ def draw_audit(audit: AuditResult | Plan) -> dict[str, Chart]:
 
 
 def order_points(result: AuditResult) -> list[PointResult]:
-    """Return operating points in the order in which tables and charts number them: the least protected first."""
+    """Return operating points as tables and charts number them: those without a figure, then the least protected first."""
     return sorted(result.row_points, key=lambda point: -1.0 if (worst := point.worst()) is None else worst[1].value)
 
 

@@ -86,7 +86,7 @@ def picture_attackers(
     if member is not None:
         panels.append(_show_figure("Rows recognised by the strongest attack found", member))
         if round(1 / shown) < round(1 / _RATE):
-            notes.append(f"So few rows show no attack with fewer false alarms than 1 in {round(1 / shown)}.")
+            notes.append(f"With so few rows, false alarms rarer than 1 in {round(1 / shown)} cannot be shown.")
     if promise is not None:
         heading, bound = f"{unit.capitalize()}s recognised by any attack, at most", bound_share(*promise, _RATE)
         colour, guess = CALM if bound <= _STRONG else SAND, f"by guessing {_count(_RATE)}"

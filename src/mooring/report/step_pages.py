@@ -48,7 +48,7 @@ class StepPages:
             report,
             summary.as_dict(),
             (f"{name}; seen by: {summary.role}.",),
-            # whether joining pays, whether a row can be recognised as part of it, and what is rebuilt
+            # whether joining pays, whether a row of the data is recognised, and what is rebuilt
             details=(summary.joining[0].words, *summary.leakage[:2]),
             notes=tuple(finding.words for finding in summary.attention),
             decision=summary.decision.words,

@@ -60,7 +60,7 @@ def draw_pictures(report: Report) -> list[Picture]:
     point = other.result.headline_point if other is not None else None if attacked is None else attacked.study_point
     caveat = "The attacks were on other settings than the study's." if other is not None and about is not None else ""
     if unit != "row" and point is not None:
-        caveat = f"The attack was on single rows, with noise for them; that for {unit}s is at least as strong."
+        caveat = f"The attack was on single rows, with noise for them; the noise for {unit}s is at least as strong."
     pictures += picture_attackers(point, promise, unit=unit, caveat=caveat)
     for audit in reversed(report.audits):
         if drawn := picture_trade_off(audit.plan or audit.result, audit.study_point):
