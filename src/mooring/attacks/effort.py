@@ -16,9 +16,9 @@ class Effort:
     first_iterations: int = 25
     """Steps of descent from each start, before the best one is followed (`moments`, `joint-moments`)."""
     stage_iterations: int = 60
-    """Steps in each smoothed landscape before the last."""
+    """Steps on each smoothed objective (`moments`)."""
     last_iterations: int = 200
-    """Steps in the last landscape."""
+    """Steps on the objective without smoothing."""
     sign_rounds: int = 2
     """How often `moments` reverses axes that third moments vote against."""
     joint_rounds: int = 2
@@ -40,7 +40,7 @@ class Effort:
     projected_classes: int = 32
     """Latent classes behind a projection."""
     grid_rows: int = 8192
-    """Maximum number of noisy rows that the model is fitted to without a projection."""
+    """Maximum number of noisy rows that the model is fitted to without a projection, if maps are known exactly."""
     refit_rows: int = 500
     """Maximum number of noisy rows that the model is fitted to behind a projection."""
     refit_below: int = 1000

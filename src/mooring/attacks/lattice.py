@@ -63,8 +63,8 @@ def _named(
 ) -> RigidMap:
     """Return the map between known and uploaded rows, each with their classes: that of parts, or else of features.
 
-    The map of features is preferred if the anchor is so precise that it confuses no features (of h² pairs, the largest
-    error is about 2 v √log h), and fits it clearly better. It fits a little better even where that of parts is exact.
+    The map of features is preferred if the anchor is so precise that no features are confused (of h² pairs, the largest
+    error is about 2 v √log h) and it fits the anchor clearly better. It fits a little better even if that of parts is exact.
     """
     anchored = summarise_anchor(view)
     (X, codes), (Y, seen_codes) = known, seen
@@ -92,7 +92,7 @@ def _parts(rows: Matrix, rng: np.random.Generator) -> list[Matrix]:
 
 
 def _on_its_own(view: CollusionView, Y: Matrix, rng: np.random.Generator) -> Reconstruction:
-    """Rebuild rows without a colluder, with axes in order of variance and positive skewness, counted from zero."""
+    """Rebuild rows without a colluder: axes are in order of variance, with positive skewness and minimum or mean zero."""
     parts = _parts(Y[:_MOST_ROWS], rng)
     h = Y.shape[1]
     if len(parts) < h:

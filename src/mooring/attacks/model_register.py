@@ -56,7 +56,7 @@ class Equations:
     n: int
     """The number of equations."""
     right: Vector
-    """b, or Aᵀb, of shape (N,)."""
+    """b, of shape (n,), or Aᵀb, of shape (N,)."""
     square_length: float
     """‖b‖²."""
     coefficients: Matrix | None = None

@@ -27,7 +27,7 @@ _COVARIANCE_STEPS = 40
 _CLEAR_VOTE = 4.0
 _CLASSES_TO_TRY = 4
 _MANY_COMPONENTS = 150
-_NUMBERS_TOGETHER = 2**16  # of the covariances of all classes, for each draw and start
+_NUMBERS_TOGETHER = 2**16  # in the covariances of all classes, over the draws and starts that are followed together
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +167,10 @@ def _class_axes(match: MomentMatch) -> dict[str, Array]:
 
 
 def _power_steps(match: MomentMatch, linear: Array, O: Array) -> Array:
-    """Return O after fixed-point steps O ← Π(linear + Σ_k u_k S_k^c O S_k^t), which maximise a simpler objective."""
+    """Return O after fixed-point steps O ← Π(linear + Σ_k W_k O S_k), which maximise a simpler objective.
+
+    W_k are the weighted covariances of the population's classes, S_k the covariances of the target's.
+    """
     xp = namespace_of(linear)
     level = xp.mean(xp.linalg.diagonal(match.population.within)) + match.ridge
     weighted = (match.paired_counts / level**2)[:, None, None] * match.population.covariances

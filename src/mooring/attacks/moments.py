@@ -83,7 +83,7 @@ def _require_one_target(views: Sequence[CollusionView]) -> None:
 
 
 def _alike(first: CollusionView, second: CollusionView) -> bool:
-    """Return whether two views differ at most in their anchor evidence. Identical objects are not compared."""
+    """Return whether two views differ at most in their anchor evidence. Arrays are compared unless they are one object."""
     if first is second:
         return True
     if (
@@ -115,9 +115,9 @@ def _equal(first: Array, second: Array) -> bool:
 
 
 def both_sides(view: CollusionView, *, noise_variance: float) -> tuple[MomentRows, MomentRows]:
-    """Return the colluders' rows, pooled, and the target's upload, restricted to common classes.
+    """Return the reference rows, pooled, and the target's upload, restricted to common classes.
 
-    The target's upload carries private-data noise; the colluders' moments are computed as if their rows did too.
+    The target's upload carries private-data noise; moments of reference rows are computed as if they did too.
     """
     rows, Y = view.reference_rows, view.target_upload.representation
     codes_c = view.reference_codes()

@@ -3,18 +3,19 @@
 Legend: (O, Ψ) the target's map, Y its uploaded rows, A and B the anchor and its representation, D denoised rows; σ and v
 the scales of private-data and anchor noise; τ the standard deviation of the rows' error.
 
-The posterior mean D of the rebuilt rows under the population (a denoiser) is nearer to the true rows than the rebuilt rows,
-and so is the map that takes D to the upload and the anchor to its representation,
+The posterior mean D of the rebuilt rows under the population (a denoiser) is nearer to the true rows than the rebuilt rows
+are. The map that takes D to the upload and the anchor to its representation,
 
     min ‖Y − D O − 1 Ψᵀ‖² / (τ² + σ²) + ‖B − A O − 1 Ψᵀ‖² / v²,
 
-to the true map. This is expectation maximisation, because ‖X O‖ does not depend on O. τ falls slowly, so that first only
-what is certain moves the map.
+is therefore nearer to the true map. This is expectation maximisation, because ‖X O‖ does not depend on O. τ falls slowly, so
+that first only what is certain moves the map.
 
 Where columns are declared and not projected, the population is that of the denoiser `grid`, which is fitted to the rows of
 several participants, so that their maps are refined together. Where there are few rows for the columns, the map turns to fit
-a row that was read wrongly. Each row is therefore read again with the map of all other rows, and the result is kept if
-the rows and the anchor representation are more likely. Otherwise, the population is that of the denoiser `kernel`.
+a row that was read wrongly. Without private-data noise, each row is therefore read again with the map of all other rows, and
+the result is kept if the rows and the anchor representation are more likely. Without such columns, the population is
+that of the denoiser `kernel`.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class _Schedule:
 
 @dataclass(frozen=True, eq=False)
 class _Together:
-    """Maps of participants that were refined together, kept for their other members' views."""
+    """Maps of participants that were refined together, kept for attacks on the other ones."""
 
     maps: Maps
     scale: float
@@ -88,7 +89,7 @@ _refined: WeakKeyDictionary[Upload, _Together] = WeakKeyDictionary()
 
 
 def refine(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
-    """Refine the map of `procrustes` for declared columns, or else of `moments`, by denoising and aligning in turns."""
+    """Refine the map of `procrustes` (declared columns, an anchor) or else of `moments`: denoise and align in turns."""
     known = view.reference_rows
     if known is None:
         raise DoesNotApply("Without rows of a colluder or public rows, nothing is known about the population.")
@@ -100,7 +101,7 @@ def refine(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
 
 
 def _by_kernels(view: CollusionView, known: Array, rng: np.random.Generator) -> Reconstruction:
-    """Refine the target's map alone; `known` are known rows."""
+    """Refine the target's map alone; `known` are the view's reference rows."""
     start, effort = moments(view, rng=rng), view.effort
     size = float(namespace_of(known).mean(known * known)) ** 0.5
     fewer = replace(
@@ -134,7 +135,7 @@ def _by_grids(view: CollusionView, rng: np.random.Generator) -> Reconstruction:
 def _choose_participants(view: CollusionView) -> list[int]:
     """Return the participants whose maps are refined together with the target's: the first ones that do not collude.
 
-    There are as many as have `effort.refine_rows` rows; none without an anchor, since a start is then costly.
+    They are taken in order, up to `effort.refine_rows` rows. Without an anchor only the target is, since a start is costly.
     """
     chosen, n_rows = [], 0
     for i, upload in enumerate(view.uploads):
@@ -166,7 +167,7 @@ def _refine_together(views: Views, rng: np.random.Generator) -> _Together:
 
 
 def _grid_denoiser(view: CollusionView, others: Mapping[int, Array]) -> Denoise:
-    """Return the denoiser by a model of the columns that is fitted also to other participants' rows, which stay."""
+    """Return the denoiser by a model of the columns that is also fitted to the fixed rows of `others`."""
     view = _with_quick_models(view)
 
     def denoise(rows_of: Mapping[int, Array], scale: float) -> dict[int, Array]:
@@ -186,7 +187,7 @@ def _with_quick_models(view: CollusionView) -> CollusionView:
 
 
 def _search(views: Views, maps: Maps, scale: float, schedule: _Schedule) -> tuple[Maps, float]:
-    """Return the maps after all rounds from estimates and their τ, and the last τ."""
+    """Return the maps and τ after all rounds, which start from `maps` with τ = `scale`."""
     for _ in range(schedule.n_rounds):
         denoised = schedule.denoise(_invert(views, maps), scale)
         maps = {i: _align(view, denoised[i], scale) for i, view in views.items()}

@@ -176,7 +176,7 @@ def run(
     ----------
     attack : str, Attack or callable
         A name in `ATTACKS`, an attack, or a function that takes a view and, by keyword, `rng`.
-    view : CollusionView or SumView
+    view : CollusionView, SumView or PairwiseView
         What the attacker knows; of the kind that the attack takes.
     denoiser : str, optional
         A name in `DENOISERS`: the rebuilt rows are replaced by their posterior mean under the population that it fits.
@@ -191,7 +191,7 @@ def run(
         require_choice("denoiser", denoiser, DENOISERS)
     attack = resolve_attack(attack)
     if not isinstance(view, attack.view):
-        cure = "Attacks on rows take a CollusionView, attacks on sums a SumView."
+        cure = "Attacks on rows take a CollusionView, attacks on sums a SumView or a PairwiseView."
         got = f"a {type(view).__name__} for {attack.name!r}"
         raise InputError("view", expected=f"a {attack.view.__name__}", got=got, cure=cure)
     finding = attack(view, rng=rng)

@@ -33,7 +33,7 @@ _MOST_ROUNDS = 20
 
 
 def repeated_upload(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
-    """Average the uploads, then attack the average: by moments with a colluder, otherwise by the anchor."""
+    """Average the uploads, then attack the average: by `moments` if it applies, otherwise by the anchor."""
     if not view.repeated_uploads:
         raise DoesNotApply("The target uploaded its rows once.")
     uploads = [view.target_upload, *view.repeated_uploads]

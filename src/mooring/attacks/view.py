@@ -158,7 +158,7 @@ class CollusionView:
         return (*self.colluders, public)
 
     def class_codes(self) -> tuple[Codes | None, ...]:
-        """Return every participant's labels as codes 0, 1, …; numbers are divided into quantile groups.
+        """Return every participant's labels as codes 0, 1, …; floats of more than 20 values become quantile groups.
 
         All participants have the same coding; the result is None for a participant whose labels are not known.
         """
@@ -180,8 +180,8 @@ class CollusionView:
     def codes_of(self, participants: Sequence[int]) -> Codes:
         """Return the class codes of these participants' rows, concatenated.
 
-        They are all zero unless the labels of these participants, of the target and of every colluder are known, because
-        classes could not be compared.
+        Unless the labels of these participants, of the target and of every colluder are known, classes cannot be compared
+        and all codes are zero.
         """
         codes, public = self._all_codes(), self.public_rows
         chosen = [codes[i] for i in participants]
