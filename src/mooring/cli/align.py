@@ -55,7 +55,7 @@ def align(
     Every bundle is verified first, and set aside if it fails. Once results have been delivered, add new participants with
     --late. Aligning everybody again would invalidate the delivered maps and models; it needs --again.
 
-    Exit code 3 means that the step is done, but a bundle was set aside.
+    Exit code 3 means that the step is done, but a bundle was set aside or left out, or a combiner's receipts were ignored.
 
     Example: mooring align --study study.toml --bundles inbox --folder analysis
 

@@ -1,4 +1,4 @@
-"""The `mooring` command. Registers commands in the order of the steps of a study, and nothing else."""
+"""The `mooring` command. Registers commands in the order of the steps of a study."""
 
 from __future__ import annotations
 

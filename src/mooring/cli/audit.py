@@ -21,20 +21,23 @@ def audit(
     options: AuditOptions,
     method: Annotated[
         list[str] | None,
-        study_option(help=f"Method to audit, one of {', '.join(METHODS)}; repeatable.", show_default="all"),
+        study_option(
+            help=f"Method to audit, one of {', '.join(METHODS)}; repeatable.", show_default="all, or the study's"
+        ),
     ] = None,
     anchor_rows: Annotated[
-        int | None, study_option(min=2, help="Number of anchor rows, r.", show_default="4 h")
+        int | None, study_option(min=2, help="Number of anchor rows, r.", show_default="four times h")
     ] = None,
     anchor_noise: Annotated[
-        list[float] | None, study_option(help="Scale of the anchor noise, v; repeatable.", show_default="0.05 0.1 0.2")
+        list[float] | None,
+        study_option(help="Scale of the anchor noise, v; repeatable.", show_default="0.05 0.1 0.2, or the study's"),
     ] = None,
     data_noise: Annotated[
         list[float] | None,
         study_option(
             help="Scale of the private-data noise, σ; repeatable. With --study, its unit is that of encoded numbers, which "
             "lie between -1 and 1. Otherwise it is a column's standard deviation or, for images, the range of a pixel.",
-            show_default="0.3, 0.5 and 0.8 times the rows' root mean square",
+            show_default="0.3, 0.5 and 0.8 times the rows' root mean square, or the study's",
         ),
     ] = None,
     epsilon: Annotated[

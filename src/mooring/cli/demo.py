@@ -20,7 +20,7 @@ def demo(
         "demo-report"
     ),
     participants: Annotated[int, typer.Option(min=3, max=20, help="Number of participants.")] = 20,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed of the split of rows among participants.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the splits of rows, and of the audit.")] = 0,
 ) -> None:
     """Run a whole study on this machine: twenty participants with forty handwritten digits each, and an analyst.
 

@@ -139,7 +139,7 @@ def make_table(lines: Rows, *, title: str, n_left: int, caption: str = "", n_row
     """Return a table for the terminal from rows of text, of which the first holds the headings.
 
     The first `n_left` columns are aligned left; the others hold numbers. Rows after the first `n_rows` are in bold. Where
-    the terminal is narrow, cells are broken at spaces, never within a word, and a column is never narrower than its words.
+    the terminal is narrow, cells are broken at spaces; only words of more than 32 characters may be broken, too.
     """
     table = Table(title=title, caption=caption or None, box=SIMPLE_HEAD, pad_edge=False)
     for k, heading in enumerate(lines[0]):
@@ -162,7 +162,7 @@ def run_command(format: str) -> Iterator[Output]:
         )
         raise console.fail(message, exit_code_of(problem), kind="Interrupted") from None
     except typer.Abort:
-        message = "No passphrase was given: type it at a terminal, or set MOORING_PASSPHRASE."
+        message = "A question was not answered. Answer it at a terminal; MOORING_PASSPHRASE may hold a passphrase."
         raise console.fail(message, INTERRUPTED, kind="Interrupted") from None
     except typer.Exit:
         raise

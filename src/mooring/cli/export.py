@@ -24,7 +24,7 @@ def export(
     study: execution.StudyPath = execution.DEFAULT_STUDY,
     folder: WorkFolder = DEFAULT_FOLDER,
     result: Annotated[
-        Path | None, typer.Option(help="Folder that the analyst delivered to a participant, instead of --folder.")
+        Path | None, typer.Option(help="For a model, the folder that a participant received, instead of --folder.")
     ] = None,
     force: Force = False,
 ) -> None:

@@ -124,7 +124,8 @@ def server(
     learner: Annotated[
         str,
         typer.Option(
-            help="auto, linear, random-fourier or forest; for secure sums auto, discriminant, least-squares or quadratic."
+            help="auto, linear, random-fourier, forest, gradient-boosting or xgboost; for secure sums auto, discriminant, "
+            "least-squares or quadratic."
         ),
     ] = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the training.")] = 0,

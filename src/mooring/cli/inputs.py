@@ -118,7 +118,7 @@ class AuditInputs:
         return exchange_of(self.study).assessment.make_audit_maps(self.study).features
 
     def points_without_rows(self, epsilons: Sequence[float | None]) -> tuple[OperatingPoint, ...]:
-        """Return points that upload no rows, at each ε, for a plan; the study's own is first."""
+        """Return points that upload no rows, at each ε, for a plan; first the study's own, if it is one."""
         if self.study is None:
             return tuple(SumPoint(epsilon) for epsilon in epsilons)
         from mooring.protocol.exchange_types import AuditRequest
@@ -166,7 +166,7 @@ def read_and_partition(path: Path, options: AuditOptions) -> AuditInputs:
     n_groups = 0 if records.groups is None else int(np.unique(records.groups).size)
     participants = min(
         options.participants, n_groups or options.participants
-    )  # fewer groups: a natural split, one each
+    )  # of fewer groups, each is a participant: a natural split
     parts = _partition(
         records, options, participants, public_share=_public_share(options, records), by_group=n_groups > 0
     )

@@ -51,10 +51,10 @@ def match(
 ) -> int:
     """Take the step 'match'.
 
-    Where the table has no column of a name in the study, one whose name or words are alike is suggested. Words such as F and
-    M are matched to the study's categories, and decimal commas and forms of dates are recognised. Options say what is not
-    recognised; they add to what the file says already. 'check', 'share' and 'predict' then read the table so. Exit code 3
-    means that some cells do not fit the study yet.
+    For a column of the study that the table lacks, one with a similar name or similar words is suggested. Words such as F
+    and M are matched to the study's categories, and decimal commas and forms of dates are recognised. Options say what is
+    not recognised; they add to the mapping file. 'check', 'share' and 'predict' then read the table so. Exit code 3 means
+    that some cells do not fit the study yet.
 
     Example: mooring match patients.csv --study study.toml --rename gender=sex --missing-word -9 --other race=other
     """

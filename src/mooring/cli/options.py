@@ -52,7 +52,7 @@ def parse_epsilon(word: str) -> float | None:
 
 @dataclass(frozen=True, kw_only=True)
 class SumOptions:
-    """Options of `mooring study init` for secure sums."""
+    """Options for secure sums, of the commands that draft a study."""
 
     epsilon: Annotated[
         str | None,
@@ -72,7 +72,9 @@ class SumOptions:
     ] = None
     combiner: Annotated[
         list[str] | None,
-        sum_option(help="Participant that holds shares; repeatable.", show_default="the first 15 enrolled"),
+        sum_option(
+            help="Member that holds shares; repeatable.", show_default="the helpers, or the first 15 participants"
+        ),
     ] = None
     threshold: Annotated[
         int | None,
@@ -112,7 +114,7 @@ class SumOptions:
         ),
     ] = None
     survival_time: Annotated[str | None, sum_option(help="Column of times to an event, for survival.")] = None
-    survival_event: Annotated[str | None, sum_option(help="Column of two words that tells whether it occurred.")] = None
+    survival_event: Annotated[str | None, sum_option(help="Column of two words: whether the event occurred.")] = None
     survival_occurred: Annotated[str | None, sum_option(help="The word for an event that occurred.")] = None
     survival_edge: Annotated[
         list[float] | None, sum_option(help="An end of an interval of times, the first usually 0; repeatable.")

@@ -101,7 +101,7 @@ def plan(
     if console.format == "json":
         typer.echo(planned.to_json())
         return
-    title = "Frontier, on the half of the rows that was searched: no point tried beats these in both"
+    title = "Frontier, on the half of the rows that was searched: no point tried beats these in both score and leakage"
     if shown := [*planned.frontier, *planned.tried.totals]:
         print_points(console, planned.tried, shown, title=title)
     print_findings(console, planned.audit, notes=inputs.records.notes)
@@ -111,7 +111,10 @@ def plan(
         console.print(against, style="bold red", markup=False)
     lines = planned.mechanism_lines()
     if lines is not None:
-        console.print("Write these lines into the study's file, or give plan.json to 'mooring study init --from-plan':")
+        console.print(
+            "Write these lines into the study's file or, if the plan had --study, give plan.json to "
+            "'mooring study init --from-plan':"
+        )
         console.print(lines, markup=False, highlight=False)
     console.print(where)
 

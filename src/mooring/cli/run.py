@@ -60,14 +60,14 @@ def run(
     ] = False,
     name: Annotated[
         str | None,
-        typer.Option(help="Your name in the study.", show_default="that of your card; 'analyst' of the analyst"),
+        typer.Option(help="Your name in the study.", show_default="that of your card; 'analyst' for the analyst"),
     ] = None,
     accept: Accepted = None,
     share: Annotated[
         Literal["ask", "yes", "no", "if-advised"],
         typer.Option(
             help="Whether your rows are shared. 'yes' includes labels where the analyst sees them. 'if-advised' follows the "
-            "check or, with epsilon, what the study declares."
+            "check or, if the study has an epsilon, its declaration alone."
         ),
     ] = "ask",
     predict: Annotated[
@@ -156,7 +156,7 @@ def _answer_steps(
         workspace.vault  # noqa: B018 (opens it)
     who = workspace.identify()
     if who.role and who.role != role:
-        expected, got = f"that of a {role}", f"that of a {who.role}"
+        expected, got = f"one with the role {role}", f"one with the role {who.role}"
         cure = "Start in the folder that you joined in, with the same role."
         raise InputError("the card in this folder", expected=expected, got=got, cure=cure)
     if not who.role:

@@ -123,7 +123,7 @@ def init(
     method: Annotated[
         str | None,
         method_option(
-            help="Method of the mechanism rotation, which aligns rows by an anchor.", show_default="aa-i-gdp-data-noise"
+            help="Method of rotation; it must be one that aligns by an anchor.", show_default="aa-i-gdp-data-noise"
         ),
     ] = None,
     components: Annotated[
@@ -350,7 +350,7 @@ def _describe_study(study: Study) -> Iterator[str]:
         )
         yield f"  {escape(f'{name}: {column.kind}, {column.described}; {rules}')}"
     members = ", ".join(member.name for member in study.participants)
-    yield f"{'Members:':<12} {members or 'nobody yet'}"
+    yield f"{'Participants:':<12} {members or 'nobody yet'}"
     if study.helpers:
         yield f"{'Helpers:':<12} {', '.join(helper.name for helper in study.helpers)}"
     yield f"{'Analyst:':<12} {'nobody yet' if study.analyst is None else study.analyst.name}"
