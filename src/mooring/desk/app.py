@@ -38,7 +38,7 @@ from mooring.report.frame import render_page
 from mooring.report.step_pages import StepPages
 from mooring.typing import Progress
 
-_MOST_FILES, _MOST_FIELDS = 200, 2000  # a field for each card that is enrolled
+_MOST_FILES, _MOST_FIELDS = 200, 2000  # fields for each card that is enrolled, or column that is drafted
 _SOON = 0.3  # seconds: a step that ends by then is shown at once
 
 
@@ -137,7 +137,7 @@ class DeskApplication:
         return Starlette(routes=[Mount(self.session.path, routes=routes)], middleware=[guard])
 
     def look(self) -> Situation:
-        """Return the study, the identity of the vault's owner, and the steps that follow."""
+        """Return the study, the identity of the vault's owner, and the state of the steps."""
         workspace, guide = self.workspace, self.guide
         if workspace.is_locked:
             return Situation(states=[StepState(UNLOCK, is_done=False, waits_for=())], left=[UNLOCK.name])
@@ -193,7 +193,7 @@ class DeskApplication:
         return HTMLResponse(page, headers={"refresh": pause} if pause else {})
 
     def _find_card_fingerprint(self, who: Identity) -> str:
-        """Return the fingerprint of the member's own card until it is enrolled; empty then, and without a card."""
+        """Return the fingerprint of the member's own card; empty once it is enrolled, or if there is none."""
         path = self.workspace.root / f"{who.name}{CARDS[0]}"
         if not who.role or who.is_enrolled or not path.is_file():
             return ""
@@ -240,7 +240,7 @@ class DeskApplication:
         return RedirectResponse(f"{self.session.path}/", 303)
 
     def _leave_to_guide(self, title: str) -> None:
-        """Let the guide take a step, which may ask how the table is read first."""
+        """Let the guide take a step; it may first ask whether the table is read correctly."""
         with self.jobs.turn:
             self.guide.turn = None
         self.jobs.show(Job(title, outcome=Outcome(None, {}, ("The table is chosen, and is being looked at.",))))

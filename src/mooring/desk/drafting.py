@@ -317,7 +317,7 @@ def _from_column(column: Column) -> ColumnForm:
 
 
 def _open_source(workspace: Workspace, source: str) -> Path | pa.Table:
-    """Return what names the columns of a draft: the table itself, or a table without rows of a header's columns."""
+    """Return what names the columns of a draft: the table itself, or an empty table with a header's columns."""
     path = workspace.root / source
     if not source.endswith(HEADER_SUFFIX):
         return path

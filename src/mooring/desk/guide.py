@@ -119,7 +119,7 @@ class Guide:
         return self.arrangement.entries.get(question.label)
 
     def keep_entries(self, step: Step, entries: Mapping[str, Sequence[str]]) -> None:
-        """Keep the answers to a step that other steps offer again and that the driver uses."""
+        """Keep those answers to a step's questions that other steps offer again and the driver uses."""
         kept = {asked.label: tuple(entries[asked.name]) for asked in step.asks if asked.is_kept}
         self._keep(replace(self.arrangement, entries={**self.arrangement.entries, **kept}))
 
@@ -229,7 +229,7 @@ class Guide:
         workspace, place = self.workspace, self.place
         if place is None or workspace.is_locked or not (who := workspace.identify()).role:
             return False
-        if not self._path.is_file():  # it was chosen before there was a vault
+        if not self._path.is_file():  # the place was chosen before there was a vault
             self._save()
         is_analyst = who.role == "analyst"
         driver = self._driver  # a request may forget it meanwhile, for example when a no is taken back

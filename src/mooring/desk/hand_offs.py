@@ -36,7 +36,7 @@ def find_file(workspace: Workspace, hand_offs: Sequence[HandOff], name: str) -> 
 
 
 def _list_agreeing(workspace: Workspace, who: Identity) -> Iterator[HandOff]:
-    """Yield the card until it is enrolled, and the complete study of the analyst."""
+    """Yield the card until it is enrolled and, for the analyst, the complete study."""
     card = f"{who.name}.card.toml"
     if who.role and not who.is_enrolled and _is_inside(workspace, workspace.root / card):
         yield HandOff("Join", ("whoever keeps the study's file",), (card,))

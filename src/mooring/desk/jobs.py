@@ -33,7 +33,7 @@ class Job:
         return self.outcome is None and self.problem is None
 
     def tell(self, done: float, total: float, what: str = "", /) -> None:
-        """Record the progress of the step; an empty `what` keeps the description before."""
+        """Record the progress of the step; an empty `what` keeps the last description."""
         self.done, self.total, self.what = done, total, what or self.what
 
 
@@ -59,7 +59,7 @@ class JobRunner:
         return job
 
     def show(self, ended: Job) -> None:
-        """Show a job that has ended without a thread, unless another one is running."""
+        """Show a job that has ended and had no thread, unless another one is running."""
         with self._starting:
             if self.last is None or not self.last.is_running:
                 self.last = ended
