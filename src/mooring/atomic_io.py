@@ -174,7 +174,7 @@ def hold_lock(path: Path, *, what: str, wait_seconds: float = 0.0, shared: bool 
     with (
         explain_os_errors(what),
         suppress(FileExistsError),
-    ):  # closing a lock file that this process holds would release it
+    ):  # closing a file that exists would release this process's lock on it
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     with ExitStack() as stack:
         try:
@@ -207,7 +207,7 @@ def _unlink_all(paths: Iterable[Path]) -> None:
 
 
 def _partial_path(path: Path) -> Path:
-    """Return a new temporary name beside a file, which identifies the file that it belongs to."""
+    """Return a new temporary path beside a file; its name tells which file it belongs to."""
     return path.parent / f"{_partial_prefix(path)}{secrets.token_hex(8)}{PARTIAL}"
 
 

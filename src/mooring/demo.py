@@ -82,7 +82,7 @@ class DemoResult:
 
 
 def run_demo(folder: Path, *, n_participants: int, seed: int, progress: Progress) -> DemoResult:
-    """Run the demonstration in an empty or new folder; `seed` is the random seed of the split among participants."""
+    """Run the demonstration in an empty or new folder; `seed` is that of the splits and of the audit."""
     tables = write_tables(folder, n_participants=n_participants, seed=seed)
     (folder / "post").mkdir()
     (folder / "analyst" / "inbox").mkdir(parents=True)
@@ -162,7 +162,7 @@ def _play(stage: _Stage, folder: Path, seed: int) -> DemoResult:
 
 @contextmanager
 def _command_processes() -> Iterator[ProcessPoolExecutor]:
-    """Yield a pool of processes for one command each, one per processor, each with one thread."""
+    """Yield a pool that runs each command in a new process of one thread, one at a time per processor."""
     threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     before = {name: os.environ.get(name) for name in threads}
     context = multiprocessing.get_context(_START)

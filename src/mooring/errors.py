@@ -89,7 +89,7 @@ class MissingExtraError(MooringError, ImportError):
 
 
 class RefusedError(MooringError):
-    """Raised when mooring refuses a file or a step because it would harm the people in the records.
+    """Raised when mooring refuses a file or a step, mostly to protect the people in the records.
 
     Parameters
     ----------
@@ -126,8 +126,8 @@ class UnforeseenError(MooringError):
 def explain_error(problem: Exception, *, is_out_of_memory: bool = False) -> MooringError:
     """Return the error to show for an exception.
 
-    Errors of mooring are returned unchanged. The message of any other exception may quote a record, so only its type and
-    place are shown.
+    Errors of mooring are returned unchanged. Of an OSError, the system's reason is shown; of an unexpected exception, only
+    its type and place, because its message may quote a record.
     """
     if isinstance(problem, MooringError):
         return problem

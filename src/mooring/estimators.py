@@ -1,7 +1,7 @@
 """The perturbation, the public projection and the alignment as scikit-learn estimators, for pipelines.
 
-Legend: F the public projection; (O, Ψ) a participant's secret rigid map; σ its private-data noise; B an uploaded anchor
-representation; R the map that aligns it.
+Legend: F the public projection; (O, Ψ) a participant's secret rigid map; σ the scale of its noise, W standard normal; B an
+uploaded anchor representation, b its mean row; R the orthogonal matrix that aligns it.
 
 A fitted `RigidPerturbation` holds a secret, and so does every copy or file of it: keep it where the rows are kept. The
 protocol between organisations (`mooring join`, `mooring share`) keeps secrets in a vault and refuses a second upload of
@@ -108,7 +108,7 @@ class PublicProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     n_components : int, optional
         h; by default as many as there are features, up to 30.
     kind : {"gaussian", "public-svd"}
-        Independent normal directions, or the top singular vectors of the rows that `fit` is given. The latter rows must be
+        Independent normal directions, or the top singular vectors of the rows that `fit` is given. Those must then be
         public, never a participant's.
     random_state : int, optional
         All participants need the same projection, and therefore the same seed.
@@ -138,7 +138,7 @@ class PublicProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.random_state = random_state
 
     def fit(self, X: npt.ArrayLike, y: Any = None) -> PublicProjection:
-        """Make the projection, from public rows, or for as many features as any rows have."""
+        """Make the projection: from public rows or, if it is Gaussian, for the number of columns of X."""
         rows = _checked(self, X)
         if self.kind not in ("gaussian", "public-svd"):
             raise InputError(

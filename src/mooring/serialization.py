@@ -136,11 +136,11 @@ class Record:
 
 
 class OpenRecord(Record):
-    """A record of which there are several kinds, each a subclass, which may come from outside mooring.
+    """A record of several kinds. Each is a subclass, and other packages may define further ones.
 
-    The class that derives from it directly is the base of all kinds, and sets `kind_key`. Each kind names itself in a class
-    variable of that name. The name is written beside the fields, and a file is read as the kind that it names. A kind that
-    is not loaded goes to `read_unknown`.
+    The class that derives from it directly is the base of all kinds, and sets `kind_key`. Each kind sets the class variable
+    of that name to its own name. This is written beside the fields, and a file is read as the kind that it names. A kind
+    that is not loaded goes to `read_unknown`.
 
     Examples
     --------

@@ -62,8 +62,8 @@ def check_answer(
     oracle : callable, optional
         Returns estimates by the names of `Answer.list_estimates` for a pandas DataFrame of the rows.
     n_draws : int, default 100
-        Number of draws of rows and noise. Every interval must cover at least as often as one of level 93 % does in all but
-        one of 10,000 such series of draws, and their mean coverage may exceed 98 % by three standard errors at most.
+        Number of draws of rows and noise. Every interval that half of them show must cover at least as often as one of
+        level 93 % does in all but one of 10,000 such series. The mean coverage may exceed 98 % by three standard errors.
     epsilon : float, default 1.0
         The guarantee of the noise, with δ = 10⁻⁵, for 6,000 rows.
 
@@ -116,7 +116,7 @@ class Coverage:
     """How often an interval covers the population's value."""
 
     share: float
-    """Share of the draws in which the estimate was shown."""
+    """The share of such intervals, among the draws that show the estimate."""
     n_shown: int
     half_width: float
     """Median of half the interval's width."""

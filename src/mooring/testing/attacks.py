@@ -174,7 +174,7 @@ def _pairwise_views() -> Iterator[tuple[str, Any]]:
 
 
 def _draw() -> tuple[list[Matrix], list[Any]]:
-    """Return rows of three skewed classes, which are the same for all participants, and their labels."""
+    """Return rows and labels of each participant; all draw from the same three skewed classes."""
     rng = np.random.default_rng(0)
     means = 2 * rng.standard_normal((3, _WIDTH))
     labels = [rng.integers(0, 3, _ROWS) for _ in range(_PARTICIPANTS)]

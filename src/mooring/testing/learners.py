@@ -208,7 +208,7 @@ def _is_numeric(array: object) -> bool:
 
 
 def _holds_row(array: npt.NDArray[Any], rows: Matrix) -> bool:
-    """Return whether a row or column of an array is one of the rows, in any unit."""
+    """Return whether a row or column of an array is one of the rows, up to a factor."""
     units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     for held in (array, array.T):
         if held.ndim == 2 and held.shape[1] == rows.shape[1]:

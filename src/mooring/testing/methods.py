@@ -96,7 +96,8 @@ def _check_alignment(method: Method) -> None:
     rows = [rng.standard_normal((20, _WIDTH)) for _ in range(3)]
     simulation = simulate(rows, method=method, rng=np.random.default_rng(6))
     require(
-        (simulation.alignment is None) != method.uses_anchor, f"{method.name} must align exactly if it uses an anchor."
+        (simulation.alignment is None) != method.uses_anchor,
+        f"{method.name} must align if and only if it uses an anchor.",
     )
     if method.uses_anchor or method.transform == "common":
         joint, truth = np.concatenate(simulation.aligned), np.concatenate(rows)
