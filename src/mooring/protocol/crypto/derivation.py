@@ -117,7 +117,7 @@ class SecretMap:
         return cls(RigidMap(orthogonal_from_gaussian(gaussian), numbers[n_components**2 :]))
 
     def apply(self, rows: Matrix) -> Matrix:
-        """Return S O + 1 Ψᵀ."""
+        """Map rows X to X O + 1 Ψᵀ."""
         return np.asarray(self.__map.apply(rows))
 
     def __repr__(self) -> str:

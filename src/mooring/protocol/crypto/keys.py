@@ -1,4 +1,4 @@
-"""Signing keys (Ed25519), keys to seal to (HPKE), and secrets that cannot be printed, pickled or uploaded."""
+"""Signing keys (Ed25519), keys to seal to (HPKE), and secrets that cannot be printed or pickled."""
 
 from __future__ import annotations
 
