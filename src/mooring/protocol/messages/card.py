@@ -69,12 +69,12 @@ class Member(Record):
 
     @property
     def holds_sealing_key(self) -> bool:
-        """Whether there is a sealing key that the holder of the signing key drew."""
+        """Whether there is a sealing key with a valid proof by the signing key."""
         return self._signed("sealing", self.sealing_key, self.sealing_proof)
 
     @property
     def holds_combining_key(self) -> bool:
-        """Whether there is a combining key that the holder of the signing key drew."""
+        """Whether there is a combining key with a valid proof by the signing key."""
         return self._signed("combining", self.combining_key, self.combining_proof)
 
     def _signed(self, purpose: Purpose, key: str, proof: str) -> bool:
@@ -142,9 +142,9 @@ def write_card(
 ) -> None:
     """Write a member's card; it holds no secret.
 
-    The proof is a signature over the card by its own signing key, which also signs the sealing key and each combining
-    key. `signer` is the private half of `member.signing_key`. `further_keys` are combining keys for later studies, each
-    with a proof of its own.
+    The proof is the signing key's signature of the role, the name and the keys that do not change. The sealing key and
+    each combining key have proofs of their own. `signer` is the private half of `member.signing_key`. `further_keys` are
+    combining keys for later studies, each with its proof.
     """
     _require_role(role, member)
     _require_own_sealing_key(member)
@@ -236,8 +236,8 @@ def _require_role(role: Role, member: Member) -> None:
     }
     if not fits.get(role, False):
         problem = (
-            "The card's keys do not fit its role: participants and the analyst have a sealing key, and the analyst has no "
-            "combining keys."
+            "The card's keys do not fit its role: participants and the analyst have a sealing key, helpers have none, and "
+            "the analyst has no combining keys."
         )
         raise _not_on_a_card("card", problem)
 

@@ -68,7 +68,7 @@ def seal_file(
 
 
 def open_envelope(source: Path, target: Path, *, study: Study, reader: Vault, name: str, senders: set[str]) -> None:
-    """Write the content of an envelope to `target`, which a failure leaves as it was; refuse it with a reason otherwise.
+    """Write the content of an envelope to `target`, or refuse it with a reason and leave `target` as it was.
 
     `reader` is the vault of the member for whom it must be, `name` is the name that the content must have, and `senders`
     are the signing keys that may have signed it.

@@ -1,11 +1,11 @@
-"""Arrays in signed files: the safetensors layout, read with bounds on everything, one encoding of each content.
+"""Arrays in signed files: the safetensors layout, with bounds on all that is read and one encoding of each content.
 
 A file is eight bytes of header length, a JSON header, and the arrays one after the other. Readers know beforehand which
 arrays, dtypes and shapes to expect, and rebuild the header they expect from its metadata: a header that differs by one byte
 is refused, so there is no room for duplicate keys, gaps, overlaps or trailing bytes.
 
-A signed file's metadata are a manifest, which says what is inside, by whom and for which study, and its Ed25519 signature;
-the manifest holds the SHA-256 of the arrays. So no bit of the file can change unnoticed.
+A signed file's metadata are a manifest and its Ed25519 signature. The manifest says what the file holds, who signed it and
+for which study, and gives the SHA-256 of the arrays. So no bit of the file can change unnoticed.
 """
 
 from __future__ import annotations

@@ -45,9 +45,10 @@ class Study:
     smallest_class : int
         A participant with fewer rows of a class (but some) does not share: such rows stand out.
     image_shape : tuple of int
-        If rows are images, for pictures; else empty.
+        Shape of the image in every row; empty if rows are not images.
     upload_limits : tuple of str
-        What attacks on an upload may find, such as "linkage at most 20 %": `mooring check` holds to them.
+        What attacks on an upload may find, such as "linkage at most 20 %". `mooring check` tests this, and
+        `mooring share` enforces it.
     model_limit : str
         What an attacker may learn about the rows behind the model, such as "membership at most 5 %". `mooring deliver`
         enforces it.

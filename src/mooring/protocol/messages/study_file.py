@@ -24,7 +24,7 @@ FORMAT = 3
 _CURE = "Correct the study's file."
 
 _MOST_BYTES = 2**20
-_MOST_ENTRIES = 90_000  # by signs that begin or end one
+_MOST_ENTRIES = 90_000  # counted by the characters ,=[{.
 _LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){16}""")
 _MOST_NAMED = 10
 
@@ -215,7 +215,7 @@ def _read_columns(entries: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
     columns: list[Column] = []
     width, n_letters = 0, 0
     unfilled = [entry for entry in entries if [] in (entry.get("range"), entry.get("categories"))]
-    if still_open := [repr(entry["name"]) for entry in unfilled if "name" in entry]:  # a draft's, which share no entry
+    if still_open := [repr(entry["name"]) for entry in unfilled if "name" in entry]:  # a draft's have an entry each
         raise InputError(
             "columns",
             expected="filled in",

@@ -12,7 +12,7 @@ from mooring.mechanisms.settings import MechanismSettings
 TODO = "# TODO:"
 """Marks the lines of a draft that are still open."""
 _OPEN = {
-    "range": f"[]  {TODO} the lowest and highest value that can be, for example [0, 120]; of words: kind and categories",
+    "range": f"[]  {TODO} the lowest and highest value that can be, for example [0, 120]; words need kind and categories",
     "days": f'[]  {TODO} the first and last day that can be, for example ["2000-01-01", "2026-12-31"]',
     "at": f'""  {TODO} a public day at which ages are counted, for example "2026-01-01"',
     "categories": f'[]  {TODO} every word that can stand there, for example ["female", "male"]',
