@@ -228,7 +228,7 @@ class Ledger:
         for entry in self.entries():
             if entry.study == study_digest or entry.bundle is None or entry.study in guaranteed:
                 continue
-            # Row by row: whether a row that never left before is in the table must not decide.
+            # One known row is enough: a share of known rows would depend on rows that never left before.
             if find_known_rows(rows.prints, self._read_prints(entry)).any():
                 raise RefusedError(
                     "the upload",

@@ -1,4 +1,4 @@
-"""The vault: a private folder with the keys, secrets, ledger and bundles of one participant or of the analyst.
+"""The vault: a private folder with the keys, secrets, ledger and bundles of one member.
 
 Only its owner can read it. The identity file holds the private keys, the secret from which map, noise and order of rotation
 are derived, and the key of the ledger's fingerprints. With a passphrase it is encrypted at rest. A backup of the vault
