@@ -50,9 +50,9 @@ def infer_attribute(
     """Return how well an attacker who knows similar rows infers an attribute of the target's rows.
 
     A category is inferred by logistic regression and scored by balanced accuracy, a number by ridge regression and scored by
-    R², both on standardised rows; `with_labels`, labels are features, too. The control infers the attribute from the label
-    alone: it predicts the category in which a label is most over-represented, because balanced accuracy weights every
-    category equally, or the label's mean. A label that does not occur in the population is treated as missing.
+    R², both on standardised rows; `with_labels` makes the labels features, too. The control infers the attribute from the
+    label alone: it predicts the mean over rows of this label, or the category in which the label is most over-represented,
+    because balanced accuracy weights all categories equally. A label that the population lacks is treated as missing.
 
     Examples
     --------

@@ -70,9 +70,9 @@ class Carriers:
         return np.asarray(self.carried.sum(axis=0), dtype=np.int64)
 
     def rank(self, rebuilt: Matrix) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return the rows most similar to each value, as many as it has carriers, and the rows tied for the last place.
+        """Return which rows rank above the last place for each value, and which tie for that place.
 
-        Rows are ranked, because an attack that shrinks a column keeps the order of its rows.
+        Rows are ranked, because an attack that shrinks a column keeps their order. A value has as many places as carriers.
         """
         seen = rebuilt[:, self.columns]
         likeness = np.where(self.sides == 0, -np.abs(seen - self.values), self.sides * seen)

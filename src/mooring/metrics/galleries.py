@@ -1,7 +1,7 @@
 """Galleries: the candidates among which an attacker must identify the true match of a query.
 
-With k candidates a guess is right with probability 1/k. All candidates of a gallery share the query's label, so that the
-label, which the attacker sees anyway, does not help.
+With k candidates a guess is right with probability 1/k. Except in galleries of identities, all candidates share the
+query's label, so that the label, which the attacker sees anyway, does not help.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Likelihood-based inference about candidate records from rebuilt rows: membership, identity and the attacker's confidence.
 
-Legend: x̂_j = x_j + e_j a rebuilt row with error e ~ N(0, E); x_c a candidate; in its class k, rows with their error have the
-density f_k. The ratio
+Legend: x̂_j = x_j + e_j a rebuilt row with error e ~ N(0, E); x_c a candidate of class k; f_k the density of rebuilt rows
+of class k. The ratio
 
     ℓ(j, c) = log N(x̂_j; x_c, E) − log f_k(x̂_j)
 
@@ -29,7 +29,7 @@ _MOST_IN_ROSTER = 1000  # rows per class: the cost of an assignment is cubic
 
 @dataclass(frozen=True, eq=False)
 class Densities:
-    """Gaussian densities f_k of rows with their error."""
+    """Gaussian densities f_k of rebuilt rows."""
 
     means: Matrix
     """Mean of each class, of shape (K, h)."""

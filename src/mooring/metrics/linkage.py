@@ -21,7 +21,7 @@ from mooring.typing import Array, Matrix
 
 Metric = Literal["euclidean", "cosine"]
 ROW_METRICS: tuple[Metric, ...] = ("euclidean", "cosine")
-"""Metrics for rows without an embedding. The better one for the attacker counts, as much noise spoils distances."""
+"""Metrics for rows without an embedding. The better one for the attacker counts, since strong noise spoils distances."""
 
 _TIE_TOLERANCE = 1e-12
 _ROUNDING_OF_UNIT_ROWS = 1e-14

@@ -28,7 +28,8 @@ class Measure:
     explanation: str
     """What the measure counts, in a few words for a table."""
     clause: str
-    """What an attack achieves by it, with places for {attack}, {figure}, {n} (rows) and {name} (of a column or value)."""
+    """What an attack achieves by it, with places for {attack}, {figure}, {n} (rows), {name} (of a column or value) and
+    {others} (non-members to a false alarm)."""
     limit: str = ""
     """How a limit names it; empty if limits cannot bound it."""
 

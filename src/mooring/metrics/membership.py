@@ -151,7 +151,7 @@ class Membership:
 def _rank_threshold(n: int, rate: float) -> tuple[NDArray[np.int64], Matrix]:
     """Return the numbers of n others that may lie above a threshold with this false positive rate, and their chances.
 
-    All attacks of an audit are measured on as many others.
+    The result is cached, since all attacks of an audit have the same n.
     """
     from scipy.stats import binom  # takes half a second to load
 
