@@ -59,7 +59,7 @@ class Deployment:
         return projection.n_components if isinstance(projection, Projection) else min(30, self.partition.n_features)
 
     def projection_onto(self, n_components: int) -> Projection:
-        """Return the public projection onto this number of components, which is always the same one."""
+        """Return the public projection onto this number of components; every call returns the same one."""
         projection = self.settings.projection
         if isinstance(projection, Projection):
             if (projection.n_features, projection.n_components) != (self.partition.n_features, n_components):
@@ -83,7 +83,7 @@ class Deployment:
 
     @cached_property
     def features(self) -> FeatureMap:
-        """The public feature map of sums: features of pictures for images of a suitable size, and of columns for tables."""
+        """The public feature map of sums: the settings' own, else one for images of suitable size, tables or rows."""
         if self.settings.feature_map is not None:
             return self.settings.feature_map
         columns, shape = self.settings.evaluation.columns, self.settings.evaluation.image_shape

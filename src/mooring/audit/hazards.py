@@ -2,8 +2,8 @@
 
 A column lies on a grid if all steps between its values are whole multiples of the smallest step, and at most 200 such steps
 span the column. Under noise of scale σ, rounding to the nearest grid point is right for a share erf(step / (2√2 σ)) of the
-cells, and more often at the ends of the grid. The sentences state this share. A value is rare if at most 1 % of the rows,
-and no more than ten, have it.
+cells, and more often at the ends of the grid. The sentences state this share. On a grid of at most 20 values, a value is
+rare if one row has it, or at most 1 % of the rows and no more than ten.
 """
 
 from __future__ import annotations
@@ -72,9 +72,10 @@ def hazards_of_columns(
     if rare:
         words = _named([f"{_name(names, k)} ({count_noun(n, 'row')})" for k, n in rare.items()])
         hazards.append(
-            f"{_count(len(rare), width, 'columns has', 'columns have')} rare values (at most {_RARE_SHARE:.0%} of the rows, "
-            f"no more than {_MOST_RARE}): where noise does not hide them, whoever undoes the map sees these rows stand out, "
-            f"even if the error over all rows is large{words}. What helps: wider categories or ranges, or no such rows."
+            f"{_count(len(rare), width, 'columns has', 'columns have')} rare values (one row, or at most {_RARE_SHARE:.0%} "
+            f"of the rows and no more than {_MOST_RARE}): where noise does not hide them, whoever undoes the map sees these "
+            f"rows stand out, even if the error over all rows is large{words}. What helps: wider categories or ranges, or "
+            "no such rows."
         )
     if constant:
         hazards.append(

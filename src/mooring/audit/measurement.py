@@ -26,12 +26,12 @@ def measure_leakage(simulation: Simulation, partition: Partition, settings: Audi
 
     Simulations of other classes than `RowSimulation`, `SumSimulation` and `PairwiseSimulation` need a function of their
     own, which takes the same arguments and is registered with `measure_leakage.register(TheirClass)`. The simulation is one
-    on the partition's training rows. Its test rows are the non-members that attackers must distinguish from uploaded rows.
-    The settings were checked against the partition and name the targets.
+    on the partition's training rows. The partition's test rows are the non-members that attackers must distinguish from
+    uploaded rows. The settings were checked against the partition and name the targets.
     """
     kind = type(simulation).__name__
     cure = "Return one of these from `simulate`, or register a function with `measure_leakage.register`."
-    raise InputError("simulation", expected="a RowSimulation or a SumSimulation", got=f"a {kind}", cure=cure)
+    raise InputError("simulation", expected="a row, sum or pairwise simulation", got=f"a {kind}", cure=cure)
 
 
 measure_leakage.register(RowSimulation)(measure_rows)

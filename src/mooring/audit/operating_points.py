@@ -33,7 +33,7 @@ class OperatingPoint(OpenRecord):
     """A mechanism with its settings: what an audit simulates and attacks.
 
     A subclass is a frozen dataclass of its settings. It names its `mechanism` and defines `simulate`; everything else has a
-    default. The simulation that it returns is a `RowSimulation`, a `SumSimulation`, or of a class of its own for which
+    default. `simulate` returns a `RowSimulation`, a `SumSimulation`, or an object of any other class for which
     `mooring.audit.measure_leakage` is registered.
     """
 

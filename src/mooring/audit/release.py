@@ -1,10 +1,10 @@
 """Membership risk of the delivered model, which every participant gets.
 
-Models are trained like the delivered one, each on half of the uploaded rows, and the attacker has candidates as their owners
-have them. It compares a model's predictions with those of the others, or solves the equations that training has solved for
-the members among all candidates. A colluding participant, who has the model and its own map, inverts the model. The figures
-are those of models of half the rows, and lower bounds. A model of secure sums is a function of the total, so that whatever
-holds for the total holds for the model.
+Models are trained like the delivered one, each on half of the uploaded rows, and the attacker has candidates without noise.
+It compares a model's predictions with those of the other models, or finds the members among all candidates by solving the
+equations that training has solved. A colluding participant, who has the model and its own map, inverts the model. The
+figures are those of models of half the rows, and lower bounds. A model of secure sums is a function of the total, so that
+whatever holds for the total holds for the model.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FEWEST_ROWS, _FEWEST_OF_A_CLASS, _SOME_OF_A_CLASS = 20, 4, 8
 
 @dataclass(frozen=True)
 class ReleaseRisk(Record):
-    """What models of this kind disclose."""
+    """What models like the delivered one disclose."""
 
     figures: dict[str, Figure]
     """Membership over all rows; the control applies the same scores to the rows of other models."""
@@ -47,10 +47,10 @@ class ReleaseRisk(Record):
     """'predictions', 'gradients' or 'register': whichever recognises most rows of half of the models at 1 % false positives.
     The figures come from the other half of the models."""
     area_attack: str = field(default="predictions", kw_only=True)
-    """The attack with the largest area under the curve, which is that of `figures`, chosen in the same way."""
+    """The attack with the largest area under the ROC curve, chosen in the same way; `figures` holds its area."""
     inversion: Figure | None = None
     """Share of the cells of training rows that are inferred from the other columns, the label and the model. The control is
-    the share for other rows; chance is that of the most frequent value of the label."""
+    the share for other rows; chance is that of guessing the most frequent value among rows with this label."""
     n_columns: int = 0
     """Number of columns that were inverted."""
 
@@ -157,7 +157,7 @@ def _draw_rows(classes: Labels, rng: np.random.Generator) -> Indices:
 
 
 def answer_queries(fitted: Fitted, queries: Matrix, n_classes: int) -> Matrix:
-    """Return predicted numbers, or logarithms of class probabilities, which are 0 or −∞ for learners without them."""
+    """Return predicted numbers, or logs of class probabilities (0 or 1 for learners without any), at least log 1e-12."""
     predicted = fitted.predict(queries)
     if fitted.kind == "number":
         return np.asarray(predicted, dtype=np.float64)

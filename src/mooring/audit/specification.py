@@ -157,9 +157,9 @@ class AuditSettings:
     device: str | None = None
     """The device on which uploads, alignment and attacks are computed, such as "cuda"."""
     folder: str | Path | None = None
-    """A folder in which finished points are kept, so that an interrupted audit can continue."""
+    """A folder in which finished points are kept, so that an audit can be continued; unused if an attack is not built in."""
     effort: AuditEffort = field(default_factory=current_audit_effort)
-    """How long attacks search, and how many targets they have."""
+    """How long attacks search, how many targets they have, and what noise a plan tries."""
     noise_unit: NoiseUnit = NoiseUnit.GIVEN
     """The unit of the rows' numbers, and therefore of σ, which results state for readers."""
 

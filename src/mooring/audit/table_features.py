@@ -53,12 +53,12 @@ class InferredTableFeatures:
 
     @property
     def n_features(self) -> int:
-        """The length of φ."""
+        """The length of φ, the features of a row."""
         return self.declared.n_features
 
     @property
     def constant_share(self) -> float:
-        """c₀."""
+        """c₀, the square of the constant."""
         return self.declared.constant_share
 
     @property

@@ -61,7 +61,7 @@ class HeldOutRows:
         return score(codes, labels, kind=self.kind, rng=rng, shares=shares)
 
     def compare(self, joint: Predicted, alone: Sequence[Predicted], *classes: Labels | None) -> Gain | None:
-        """Return the gain of the joint model over models trained alone; `classes` are those of each."""
+        """Return the gain of the joint model over models trained alone; `classes` are those of the former and the latter."""
         codes, labels, shares = self._encode(joint, classes[0])
         others = [self._encode(predicted, classes[1]) for predicted in alone]
         both = None

@@ -23,10 +23,10 @@ class Plan(Record):
     limit: LeakageLimit
     audit: AuditResult
     """The report on the half of the rows that the search did not use, with independent random draws: the chosen point, or
-    the safest one if none keeps to the limit, and a point with a guarantee."""
+    the safest one if none keeps to the limit, and a point with a guarantee if one pays."""
     recommended: PointResult | None
-    """The chosen point, if it keeps to the limit in the report and is not shown to be no better than training alone.
-    `answer` says whether it is shown to be better."""
+    """The chosen point; None if it does not keep to the limit in the report, or is shown to be no better than training
+    alone. `answer` says whether it is shown to be better."""
     verdict: str
     """The recommendation in words."""
     mechanism: Recommendation | None = None
@@ -77,7 +77,7 @@ class Plan(Record):
 
     @property
     def frontier(self) -> tuple[PointResult, ...]:
-        """The points that no other point beats in both score and safety, the safest last."""
+        """The Pareto-optimal points at which rows are shared, by score and safety, the safest last."""
         known = [
             (find_safety(result, self.limit), result.deployed.value, result)
             for result in self.tried.row_points
@@ -91,7 +91,7 @@ class Plan(Record):
         return tuple(result for _, result in sorted(best, key=lambda pair: pair[0]))
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the verdict, and the points that were considered."""
+        """Return what a notebook shows: the verdict, the settings, and a table of frontier and totals."""
         shown = [*self.frontier, *self.tried.totals]
         tables = [self.tried.list_points(shown)] if shown else []
         return render_html(self.verdict, self.mechanism_lines() or "", tables=tables)

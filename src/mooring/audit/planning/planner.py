@@ -118,7 +118,7 @@ def _plan_guarantee(
             "limit",
             expected="above zero" if has_labels else "above zero, for rows with labels and test rows",
             got=str(limit),
-            cure="Secure sums train a model: name a label.",
+            cure="Choose a positive ε, and name a label, since secure sums train a model.",
         )
     within = others[0].with_epsilon(limit.bound) if others else SumPoint(limit.bound)
     asked = list(dict.fromkeys((*others, within)))
@@ -144,7 +144,7 @@ def _plan_guarantee(
 def _try_others(
     searcher: Auditor, reporter: Auditor, others: Sequence[OperatingPoint], search: PointSearch
 ) -> tuple[list[PointResult], list[PointResult], str]:
-    """Return other points on the rows of the search, the least ε that pays there on the other rows, and a sentence on it."""
+    """Return other points' results on the searched rows, the report on the least ε that pays there, and a sentence."""
     if searcher.deployment.label_kind is None:
         return [], [], ""
     results = []
@@ -154,7 +154,7 @@ def _try_others(
     able = [result for result in results if result.point.promise is not None and result.gain is not None]
     paying = [result for result in able if result.gain is not None and result.gain.answer == "pays"]
     if not paying or reporter.deployment.label_kind is None:
-        return results, [], " Points that carry a guarantee were not shown to pay either." if able else ""
+        return results, [], " Points that carry a guarantee were not shown to pay." if able else ""
     (epsilon, _), least = min((result.point.promise or (math.inf, 0.0), k) for k, result in enumerate(paying))
     reported = reporter.audit(paying[least].point)
     mechanism = reported.point.mechanism_in_words.capitalize()

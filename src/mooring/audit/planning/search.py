@@ -40,7 +40,7 @@ class PointSearch:
 
     @property
     def effort(self) -> AuditEffort:
-        """The noise scales to try."""
+        """The noise scales to try, and how often they are halved."""
         return self.auditor.settings.effort
 
     def say(self, words: str) -> None:
@@ -171,7 +171,7 @@ class PointSearch:
         return result.keeps_to(self.limit, room=_ROOM)
 
     def _ranked(self, *, with_noise: bool = True) -> list[PointResult]:
-        """Return the points that keep to the limit, by score and then by safety; without scores, by least noise."""
+        """Return the points that keep to the limit, by score and then by safety; without scores, the least safe first."""
         kept = [
             result
             for point, result in self.tried.items()

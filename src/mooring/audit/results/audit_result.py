@@ -155,7 +155,7 @@ class AuditResult(Record):
         return tuple(result.title for result in self.points)
 
     def weigh(self, limits: Sequence[str] = ()) -> list[Reason]:
-        """Return the reasons for or against sharing at the headline's point; without a chosen point, at all of them.
+        """Return the reasons for or against sharing at the headline's point; without a chosen point, at all usable ones.
 
         If only some of the attacks were run, the answer cannot be 'share'.
         """

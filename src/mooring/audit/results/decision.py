@@ -1,8 +1,8 @@
 """The decision whether to share (share, do not share, or cannot tell), which follows from what its sentences show.
 
-Limits are checked first: those of the study or, by default, 'error at least 0.5' on the most exposed tenth of rows. No
-single measure leads to 'share': if limits are kept, but a measure that they do not cover shows much more leakage than
-guessing, the answer is 'cannot tell'. If joining is shown not to pay, the answer is 'do not share'.
+Limits are checked first: those of the study and, unless one replaces it, 'error at least 0.5' on the most exposed tenth of
+rows. No single measure leads to 'share': if limits are kept, but a measure that they do not cover shows more leakage than
+guessing, the answer is 'cannot tell', or 'do not share' for much more. If joining is shown not to pay, it is 'do not share'.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class Shared(Protocol):
 
 
 def compare_with_limit(result: PointResult | None, words: str, basis: str) -> Reason:
-    """Return what follows from a limit: of ε by the guarantee, of anything else by the strongest attack."""
+    """Return what follows from a limit: for ε from the guarantee, for anything else from the strongest attack."""
     limit = LeakageLimit.parse(words)
     if limit.measure == "epsilon" and result is not None:
         return _compare_epsilon(result.point.promise, limit, basis)
@@ -305,7 +305,7 @@ def weigh_total(
 
 
 def judge_joining(gains: Sequence[Gain | None]) -> list[Reason]:
-    """Return what measured gains suggest, which the interval of each decides."""
+    """Return what measured gains suggest, each judged by its interval."""
     answers: dict[Answer, Verdict] = {"pays": "share", "does not pay": "do not share", "cannot tell": "cannot tell"}
     known = [gain for gain in gains if gain is not None]
     reasons: list[Reason] = [Remark(answers[gain.answer], gain.sentence().rstrip(".")) for gain in known]
@@ -321,7 +321,7 @@ def decide_upload(
     gains: Sequence[Gain | None] = (),
     is_over: bool = False,
 ) -> Decision:
-    """Return the decision on what a participant shares or shared or, without its records, on the uploads of a study.
+    """Return the decision on what a participant shares or shared or, without `check` and `share`, on a study's uploads.
 
     `what` names what is shared: rows, or sums over them. `reasons` are those of attacks and guarantees, `gains` those of
     joining. `is_over` says that participants have shared.

@@ -57,7 +57,7 @@ class Guess:
 class LeakageEvaluator:
     """Evaluates the rows that attacks rebuild; galleries, controls and floors are computed once and serve every attack.
 
-    The partition's test rows are candidates in galleries and records of known persons.
+    The partition's test rows are candidates in galleries, records of known persons, and non-members.
     """
 
     simulation: RowSimulation

@@ -72,7 +72,7 @@ class MembershipTest:
         """Return an attack's outcome with figures on membership and identity, from one reconstruction per target.
 
         Reconstructions are those before denoising. `evidence` holds log densities of the rows under a population model other
-        than one Gaussian per class; the control still uses the Gaussians, and only membership is then measured. So it is if
+        than one Gaussian per class; the control still uses the Gaussians. Only membership is measured with `evidence`, or if
         candidates are `matched` to rows one to one, as an attacker with a register of all candidates can do.
         """
         try:
@@ -172,8 +172,8 @@ class MembershipTest:
 def audit_row_noise(simulation: RowSimulation) -> EpsilonAudit | None:
     """Return the ε that is measured from the noise on rows after the maps are undone, with the ε of ideal noise.
 
-    It is the ε of rows that differ by σ in one number, which is added to half of the numbers. None without private-data
-    noise.
+    It is the ε of two rows that differ by σ in one number; σ is added to every other number of the noise. None without
+    private-data noise.
     """
     scale = simulation.data_noise_scale
     if scale == 0:
@@ -258,7 +258,7 @@ def _match(upload: RebuiltRows, candidates: Matrix, codes: Codes) -> Matrix:
 
 
 def _shift(codes: Codes) -> npt.NDArray[np.int64]:
-    """Return, for each row, the index of the next row of its class."""
+    """Return, for each row, the index of the previous row of its class, and for the first that of the last."""
     order = np.argsort(codes, kind="stable")
     following = np.empty(codes.size, dtype=np.int64)
     for part in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
@@ -276,7 +276,7 @@ def _share(name: str, hits: npt.NDArray[Any], chance: float, control: float | No
 def make_membership_test(
     simulation: RowSimulation, views: Sequence[CollusionView], partition: Partition, spec: EvaluationSpec, *, seed: int
 ) -> MembershipTest | None:
-    """Return the membership test of the targets' rows, or None if there are too few rows that nobody uploaded.
+    """Return the membership test of the targets' rows; None if a target has fewer than two rows or non-members.
 
     `views` has one view per target. The non-members are the partition's test rows, except those of colluders, and the rows
     in `spec.others`.

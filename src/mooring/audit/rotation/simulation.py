@@ -53,7 +53,7 @@ class SimulationSettings:
     n_anchor_rows: int | None = None
     """r of a random anchor; 4 h by default."""
     reference: int = 0
-    """The participant whose coordinates define the common space or, if all share one map, whose map is used."""
+    """The participant whose coordinates define the common space, or whose map all share; unused with anchor noise."""
     solver: Solver = "accelerated"
     certify: bool = False
     """As for `align`; they are used only by methods with anchor noise."""
@@ -237,7 +237,8 @@ def simulate(
         The rows of every participant before projection; NumPy arrays, or torch arrays on any device.
     labels : sequence of arrays of shape (n_i,), or of None, optional
     method : Method or str
-        An anchor-aligned method with a noise scale for which it has no noise becomes 'aa-i-gdp-both-noise', which has both.
+        With a noise scale for which it has no noise, an anchor-aligned method becomes 'aa-i-gdp-both-noise', and C-GDP
+        'c-gdp-data-noise'.
     n_components : int, optional
         h; by default that of the given projection, or the width of the rows.
     anchor_noise_scale, data_noise_scale : float, default 0

@@ -1,7 +1,7 @@
 """Canaries: a measurement of how well the noise on sums hides one row from an attacker who knows all other rows.
 
-The canary is the row that changes the sums most, (√½, √½) in two features. It changes both diagonal entries of S, the entry
-above them and T, so that wrong noise in any block is detected; sums by class change in its class. All other rows are known
+The canary is the row that changes the sums most, (√½, √½) in two features. It changes the sums of squares, of the product
+and of outcomes, so that wrong noise in any of them is detected; sums by class change in its class. All other rows are known
 and can be subtracted, so that every draw of the noise on two features is one run of a whole study.
 """
 

@@ -97,7 +97,7 @@ class PairwiseSimulation:
         return "classes" if self.schema.label.kind == "classes" else "number"
 
     def view(self, colluders: Sequence[int] = (0,), *, asked: LabelledFeatures | None = None) -> PairwiseView:
-        """Return the view of the analyst and some colluders, which is empty if the analyst acts alone.
+        """Return the view of the analyst and some colluders, or of the analyst alone if `colluders` is empty.
 
         `asked` are the candidates whose membership attacks score.
         """
@@ -142,7 +142,7 @@ def simulate_general_total(
     privacy : SumPrivacy, float or None
         As for `simulate_sums`.
     rng : numpy.random.Generator or Streams
-        Participant i draws its noise from the stream "participant/i/sum-noise".
+        Participant i draws from the streams "participant/i/sum-noise" and "participant/i/rounding".
     rows_of_person : sequence of integers of shape (n_i,), optional
         The number of rows of each row's person. With it, every person contributes the mean over its rows.
     """

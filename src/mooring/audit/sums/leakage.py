@@ -53,7 +53,7 @@ def attack_total(
     most_candidates: int = MOST_CANDIDATES,
     least_others: int = _LEAST_OTHERS,
 ) -> tuple[AttackOutcome, ...]:
-    """Return how well each attack distinguishes honest rows from test rows; colluders know their own test rows.
+    """Return how well each attack distinguishes honest rows from test rows, except those of `settings.colluders`.
 
     Of more than `most_candidates` rows a sample is drawn, which keeps `least_others` test rows if there are as many.
     """

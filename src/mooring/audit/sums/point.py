@@ -158,6 +158,6 @@ class SumPoint(OperatingPoint):
 
 
 def _round_down(count: int) -> int:
-    """Return a number with zeros for all digits but the first, since a plan writes it into a study, which tells no count."""
+    """Return a number with all digits but the first set to 0, since a plan must not write exact counts into a study."""
     unit = int(10 ** (len(str(count)) - 1))
     return count // unit * unit

@@ -80,7 +80,7 @@ class SumSimulation:
     noise: Noise | None
     """The noise that each participant adds; None without noise."""
     features: tuple[Matrix, ...] = field(repr=False)
-    """φ of every participant's rows, each of shape (n_i, D)."""
+    """The features φ of every participant's rows, each of shape (n_i, D)."""
     labels: tuple[Matrix, ...] = field(repr=False)
     """Labels as they enter the sums, each of shape (n_i,)."""
     contributions: tuple[Integers, ...] = field(repr=False)
@@ -105,7 +105,7 @@ class SumSimulation:
         return self._as_sums(_sum_exactly(self.layout, self.features[participant], self.labels[participant], rng), 0)
 
     def _as_sums(self, vector: Integers, n_noises: int) -> Sums | ClassSums:
-        """Return a vector that has the noise of so many participants as sums."""
+        """Return a vector as sums; it carries the noise of `n_noises` participants."""
         layout, noise, features = self.layout, self.noise, self.feature_map
         c0, unit_length = features.constant_share, features.unit_length
         if isinstance(layout, ClassLayout):
@@ -155,7 +155,7 @@ class SumSimulation:
         return resolve_sum_learner(AUTO, kind, by_class=isinstance(self.layout, ClassLayout))
 
     def view(self, colluders: Sequence[int] = (0,), *, asked: LabelledFeatures | None = None) -> SumView:
-        """Return the view of the analyst and some colluders, which is empty if the analyst acts alone.
+        """Return the view of the analyst and some colluders, or of the analyst alone if `colluders` is empty.
 
         `asked` are the candidates whose membership attacks score. Sums by class have a view for each class (`views`).
         """
@@ -173,8 +173,8 @@ class SumSimulation:
     def views(self, colluders: Sequence[int], asked: LabelledFeatures) -> list[tuple[Indices, SumView]]:
         """Return views, each with the places in `asked` of its candidates: one of all sums or, by class, one of each class.
 
-        Candidates are rows with labels, so that only the sums of its class depend on a candidate. These are sums of products
-        without outcomes.
+        A candidate has a label, so that only the sums of its class depend on it. These are sums of products without
+        outcomes.
         """
         layout, noise = self.layout, self.noise
         if not isinstance(layout, ClassLayout):
@@ -260,7 +260,8 @@ def simulate_sums(
     label_values : array, optional
         Classes, or numbers between which labels lie, which a study declares; by default those of the labels.
     rng : numpy.random.Generator or Streams
-        Participant i draws its noise from the stream "participant/i/sum-noise", and by class also its rounding.
+        Participant i draws its noise from the stream "participant/i/sum-noise" and, by class, its rounding from
+        "participant/i/rounding".
     rows_of_person : sequence of integers of shape (n_i,), optional
         The number of rows of each row's person. With it, every person contributes the mean over its rows.
     by_class : bool, default False
