@@ -7,9 +7,9 @@ clipped to norm C, replacing one record changes Y_i by at most 2C, and setting i
 noise calibrated to this sensitivity gives (ε, δ)-differential privacy for the features of each record and for one upload.
 The number of rows and the labels are public. The calibration is that of the accounting library.
 
-The guarantee assumes ideal Gaussian noise. It does not cover sampling in floating point from a generator that is not
-cryptographic, as here, or scaling and centring computed from the data. A person with records at two participants is in two
-uploads.
+The guarantee assumes ideal Gaussian noise. It does not cover the rounding of noise in floating point, generators that are
+not cryptographic (in simulations), or scaling and centring computed from the data. A person with records at two participants
+is in two uploads.
 
 Anchor noise gives no such guarantee, because Y_i carries none of it.
 """

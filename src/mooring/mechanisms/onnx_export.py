@@ -1,10 +1,10 @@
 """Export of models as ONNX, for use outside mooring (extra `onnx`). mooring itself never reads or runs such a file.
 
-Every function is written as matrix products, comparisons and look-ups of ONNX's own domain, with all its numbers in plain
-arrays. A model of secure sums starts with its features.
+Every function is written with operators of ONNX's own domain, with all its numbers in plain arrays. A model of secure sums
+starts with its features.
 
-Legend: u the features of a row before they are scaled; c₀ the share of the constant. The arguments of a function are
-√(1 − c₀) u/‖u‖. Contrasts of levels are not scaled.
+Legend: u the features of a row before they are scaled; c₀ the share of the constant. The model's function is applied to
+√(1 − c₀) u/‖u‖, with the largest possible ‖u‖ for columns without hat functions. Contrasts of levels are not scaled.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class RosterEntry(Protocol):
 
     @property
     def holds_combining_key(self) -> bool:
-        """Whether it has a combining key that the holder of its signing key drew."""
+        """Whether it has a combining key that its signing key has signed."""
 
 
 class MechanismSettings(OpenRecord):
@@ -44,7 +44,7 @@ class MechanismSettings(OpenRecord):
 
     @classmethod
     def complete(cls, entries: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
-        """Return entries with those filled in that follow from a study's columns. Nothing is validated yet."""
+        """Return the entries, completed by those that follow from a study's columns. Nothing is validated yet."""
         return dict(entries)
 
     def require_fit(self, schema: Schema, image_shape: Sequence[int]) -> None:

@@ -36,7 +36,7 @@ class RowMap(Protocol):
     """A secret rigid map that can be applied to rows, such as a `RigidMap`."""
 
     def apply(self, rows: Array, /) -> Array:
-        """Return S O + 1 Ψᵀ."""
+        """Return X O + 1 Ψᵀ of rows X."""
 
 
 class NoiseStream(Protocol):

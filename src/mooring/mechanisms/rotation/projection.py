@@ -3,7 +3,7 @@
 Legend: F (n_features × h), F† its pseudoinverse. Every projection made here has orthonormal columns, FᵀF = I, so that a
 noise scale has the same meaning with any projection and without one: the noise of an encoded number in each shared
 direction. (The columns of the paper's Gaussian F are about √n_features long, so that noise of the same scale is that much
-weaker. F = QT with a public invertible T, so X Q carries the same information as X F.)
+weaker. In its QR decomposition F = QT, T is public and invertible, so X Q carries the same information as X F.)
 
 F is public, so the attacker knows it. X F F† is the result of decoding the exact X F with F†. It is not a limit of what an
 attack recovers: whoever has similar records can learn what F leaves out (`mooring.attacks.decoding`).
@@ -115,10 +115,10 @@ def public_svd_projection(
     Parameters
     ----------
     public_rows : array of shape (n, n_features), or a function that returns an iterator over blocks of rows
-        Public data, never those of a participant. An array may be a `numpy.memmap`. A function is called once to check the
+        Public data, never those of a participant. An array may be a `numpy.memmap`. A function is called twice to check the
         data and once for every pass; it may read its blocks from anywhere, so that the data can be larger than memory.
     n_passes : int
-        How often the data are read. More passes make the last components more accurate.
+        How often the data are read after the check. More passes make the last components more accurate.
     n_oversamples : int
         Number of additional directions, which are dropped at the end.
 

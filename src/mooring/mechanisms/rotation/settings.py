@@ -39,7 +39,7 @@ class RotationSettings(MechanismSettings):
     n_anchor_rows: Count
     """r."""
     data_noise_scale: float = 0.0
-    """σ: the noise of an encoded number, which lies between −1 and 1, once map and projection are undone."""
+    """σ: the noise that an encoded number (−1 to 1) carries once map and projection are undone."""
     anchor_noise_scale: float = 0.0
     """v."""
     projection: ProjectionName = "none"
@@ -50,8 +50,8 @@ class RotationSettings(MechanismSettings):
     dealer: str = ""
     """The participant that makes the anchor; the first of the roster where left out."""
     weight_limit: float = 3.0
-    """In training, no participant has more rows than this multiple of the median participant's. If it has more, a part of
-    its rows is drawn at random, so that nobody decides what a model says by the number of rows that it uploads."""
+    """The most rows of a participant that training uses, as a multiple of the median participant's. From more rows, that
+    many are drawn at random, so that nobody decides what a model says by the number of rows that it uploads."""
 
     def __post_init__(self) -> None:
         method = self.described
@@ -106,7 +106,7 @@ class RotationSettings(MechanismSettings):
 
     @classmethod
     def complete(cls, entries: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
-        """Fill in as many components as the encoded rows are wide, without a projection, and four anchor rows for each."""
+        """Fill in, without a projection, as many components as the encoded rows are wide, and four anchor rows for each."""
         filled = dict(entries)
         if filled.get("projection", "none") == "none":
             filled.setdefault("n_components", schema.n_features)
@@ -115,7 +115,7 @@ class RotationSettings(MechanismSettings):
         return filled
 
     def require_fit(self, schema: Schema, image_shape: Sequence[int]) -> None:
-        """Raise an `InputError` where there are more components than columns, or too many for a memory."""
+        """Raise an `InputError` where there are more components than columns, or more than fit into memory."""
         m, h = schema.n_features, self.n_components
         if not 1 <= h <= min(m, MOST_COMPONENTS):
             expected = f"1 to {min(m, MOST_COMPONENTS)}, the width of the encoded rows"
