@@ -4,7 +4,7 @@ Legend: u = (c, v, w) the covariance and the variances of two columns, û what i
 noise; r = c/√(vw); n the number of rows; a, b the columns with mean zero and variance one.
 
 Over other rows, r has the variance κ(1 − r²)²/n with κ(1 − r²)² = E[ab − r(a² + b²)/2]²; κ is 1 for a normal pair, and for
-columns that are independent. It is read off the total, too. The interval has each r for which some variances fit to what is
+columns that are independent. κ is read off the total, too. The interval has each r for which some variances fit to what is
 read: it is profiled over v and w,
 
     min over v, w > 0 of  (û − u)ᵀ [Σ + diag(s, 0, 0)]⁻¹ (û − u) ≤ z²  with  u = (r√(vw), v, w),  s = κ(1 − r²)² v̂ŵ/(n − 3).
@@ -14,9 +14,9 @@ column hardly varies on its declared range, its root is not linear in the noise,
 
 A variance must be read as at least three standard errors of its noise. Below two, some variance near zero fits, and the
 interval has ±1 as an end; if only narrow intervals were shown then, they would be those of covariances that the noise has
-made large. The limit itself shows variances that the noise has made large, so that one that is read below six standard
-errors counts with four thirds of its error: a variance of two standard errors, which is shown in 0.16 of draws, is below its
-interval in Φ(−4/3 · 1.96)/Φ(−1) = 0.03 of these, instead of in Φ(−1.96)/Φ(−1) = 0.16.
+made large. The limit itself selects variances that the noise has made large. One that is read below six standard errors
+therefore counts with four thirds of its error: a variance of two standard errors, which is shown in 0.16 of draws, is below
+its interval in Φ(−4/3 · 1.96)/Φ(−1) = 0.03 of these, instead of in Φ(−1.96)/Φ(−1) = 0.16.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST_HATS = 1.0  # what hat functions may add to a variance, in units of it, fo
 _MOST_UNCERTAINTY = 0.25  # of κ
 _LEAST_VARIANCE = 1e-12  # without noise, where half the declared range is 1
 _LEAST_SIGNAL = 3.0  # of a variance, in standard errors of its noise
-_CLEAR_SIGNAL = 6.0  # the same from which on the limit hardly selects
+_CLEAR_SIGNAL = 6.0  # the same, from which on the limit hardly selects
 _SELECTED_ERROR = 4 / 3  # of a variance below that, in standard errors
 _EDGE = 0.999999
 _STEPS = np.array([0.0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 4, 6, 10, 30])  # in half widths of the delta method
@@ -110,8 +110,8 @@ def _as_number(total: PairwiseTotal, levels: Levels) -> Functional:
 class _Standard:
     """Powers of a column with mean zero and variance one, less what hat functions add to them on average.
 
-    At a place t between two nodes of distance h, hat functions stand for a number that is th above or (1 − t)h below, with
-    mean zero. It adds δ = h²/6 to the mean of squares, and 6δ + 2.4δ² to that of fourth powers.
+    At a place t between two nodes of distance h, hat functions stand for a number that is th below or (1 − t)h above, with
+    mean zero. This adds δ = h²/6 to the mean of squares, and 6δ + 2.4δ² to that of fourth powers.
     """
 
     def __init__(
@@ -130,8 +130,8 @@ class _Standard:
 def _read_kurtosis(total: PairwiseTotal, a: _Standard, b: _Standard, r: float, n: float) -> float:
     """Return κ; 1 where hat functions are too wide for the columns, or for what little the columns differ.
 
-    What they add to the mean of a²b² lies between δδ′ and 1.2 δδ′ beside what is known of it: by how much depends on whether
-    both columns lie at the same place between two nodes.
+    Besides what is known, hat functions add δδ′ to 1.2 δδ′ to the mean of a²b², depending on whether both columns lie at the
+    same place between two nodes.
     """
     uncertainty = 0.3 * max(a.added, 0.0) * max(b.added, 0.0) / max(1 - r**2, 1e-3) ** 2
     if max(a.added, b.added) > _MOST_HATS or uncertainty > _MOST_UNCERTAINTY:

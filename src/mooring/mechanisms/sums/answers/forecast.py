@@ -1,10 +1,10 @@
 """How wide the interval of each answer will be, and which will be refused, before anybody shares anything.
 
-A forecast asks the answers of a total as it is expected to be: the sums without noise, with the variance of the noise to
+A forecast asks for the answers of the total that is expected: the sums without noise, with the variance of the noise to
 come. The intervals of these answers are the forecast. The expected total is that of rows like some that are known, or it is
 invented from the declaration alone (`invent_total`): columns are independent and nothing is missing, categories are equally
-frequent, numbers have a bell curve whose standard deviation is an eighth of the declared range, and half of the rows have
-survival's event by the last interval.
+frequent, numbers have a bell curve whose standard deviation is an eighth of the declared range, and half of the rows would
+have survival's event by the last interval if none were censored.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class ForecastLine(Record):
     half_width: FloatOrNaN
     """Median, over columns and levels, of half the width of the 95 % interval; NaN where the answer is refused."""
     unit: str
-    """The unit of the half width. "times" is that of a ratio, whose interval reaches from the ratio divided by it to the
-    ratio multiplied by it. It is empty for correlations."""
+    """The unit of the half width. "times" is that of a ratio, whose interval reaches from the ratio divided by the half
+    width to the ratio multiplied by it. The unit is empty for correlations."""
     rows_needed: Count | None = None
     """Number of rows from which on the answer is given. Only set where it is refused."""
 
@@ -132,7 +132,7 @@ def invent_total(workload: Workload, n_rows: float, noise_variance: float) -> Pa
 
 
 def find_most_columns(workload: Workload, noise_variance: float, n_rows: int, question: str) -> int:
-    """Return the largest number of columns besides the outcomes with which a question is answered; 0 if there is none."""
+    """Return with how many columns besides the outcomes, fewer than all, a question is answered; 0 if with none."""
     others = [levels.name for levels in workload.columns if levels.name not in workload.outcomes]
     for n_columns in range(len(others) - 1, 0, -1):
         narrow = workload.narrow(others[:n_columns])

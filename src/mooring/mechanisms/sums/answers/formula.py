@@ -38,8 +38,8 @@ class Formula:
 def parse_formula(text: str, columns: Collection[str], log_scaled: Collection[str] = ()) -> Formula:
     """Return the outcome and terms of a formula such as "y ~ a + C(b)".
 
-    A name that is not one word is quoted as in R, `a b`, or as in statsmodels, Q("a b"), unless it is exactly the name of a
-    column. A dot stands for all other columns, those of `log_scaled` as logarithms.
+    A name that is not one word is quoted as in R, `a b`, or as in statsmodels, Q("a b"); a term that is exactly the name of
+    a column need not be. A dot stands for all other columns, those of `log_scaled` as logarithms.
 
     Examples
     --------

@@ -1,15 +1,16 @@
-"""Odds ratios: a logistic regression, whose sums come from the total or, where it has none, from a mixture fitted to it.
+"""Odds ratios: a logistic regression, whose sums come from the total or, where it lacks them, from a mixture fitted to it.
 
 Legend: z the row of terms, y the outcome of zeros and ones, β the coefficients, η = zᵀβ, p the logistic function; G = Σ zzᵀ
 and b = Σ zy from the total; E_m the mean over rows of a mixture that is fitted to the total; Λ the precision of a normal
 prior of standard deviation 2.5 on coefficients other than the intercept's, in units of half a declared range.
 
-Maximum likelihood solves Σ z (y − p(η)) = 0. With p(η) = a + cη + r(η), a and c fitted on the mixture, only r needs it:
+Maximum likelihood solves Σ z (y − p(η)) = 0. With p(η) = a + cη + r(η), a and c chosen on the mixture, only r needs sums
+over its rows:
 
     b − G(a e₁ + cβ) − n E_m[z r(η)] − Λβ = 0
     H = n E_m[p(1 − p)zzᵀ] + c (G − n E_m[zzᵀ]) + Λ,        Cov β = H⁻¹ (H + N) H⁻¹,
 
-N being the noise of b − G(a e₁ + cβ); intervals are those of Fieller, as in `regression`. A mixture knows pairs of columns
+N being the covariance of the noise of b − G(a e₁ + cβ); intervals are as in `regression`. A mixture knows pairs of columns
 only, so that β has a bias. The bias is measured by solving the same equations for rows of the mixture, whose solution is
 known. If it exceeds half a standard error, the answer is refused.
 """
@@ -67,7 +68,7 @@ class OddsRatio(Record):
     high: FloatOrNaN
     p: FloatOrNaN
     bias: FloatOrNaN
-    """Bias of the coefficient, log odds ratio, in standard errors, as measured on the mixture."""
+    """Bias of the log odds ratio in standard errors, as measured on the mixture."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ def estimate_odds_ratios(total: PairwiseTotal, formula: str) -> OddsRatios:
 
 
 def _select_columns(total: PairwiseTotal, design: Design) -> tuple[PairwiseTotal, Design]:
-    """Return the total of a design's columns alone, whose mixture is fitted sooner, and the design for it."""
+    """Return the total of a design's columns alone, whose mixture is fitted faster, and the design for it."""
     selected = total.select({column.function.column for column in (design.outcome, *design.columns)})
 
     def move(column: DesignColumn) -> DesignColumn:

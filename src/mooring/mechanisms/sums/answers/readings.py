@@ -29,8 +29,8 @@ Z = float(ndtri((1 + LEVEL) / 2))
 """The normal quantile of intervals."""
 _ROUNDING = 1e-12
 HATS_TO_FOURTH = 2.4
-"""What hat functions add to the mean of fourth powers, in squares of what they add to that of squares, beside 6 times the
-latter and the variance."""
+"""The factor 2.4: hat functions that add δ to the mean of squares add 6vδ + 2.4δ² to that of fourth powers, where v is the
+variance."""
 LEAST_SIGNAL = 4.0
 """Minimum of a count in standard errors of its noise, for answers that divide by it."""
 

@@ -1,18 +1,18 @@
 """Linear regression of any column on any columns, with intervals that include the noise.
 
 Legend: z the row of terms, y the outcome; G = Σ zzᵀ, b = Σ zy and Σ y² with noise E, e on G and b; β = G⁻¹b; u = e − Eβ the
-noise of b − Gβ, of covariance N; s² the variance of residuals.
+noise of b − Gβ, of covariance N; s² the variance of residuals; n rows, p terms; t Student's quantile.
 
     Cov β = G⁻¹ (s²G + N) G⁻¹        s² = (Σy² − bᵀβ + tr G⁻¹N)/(n − p)
 
 The second equation adds what fitting to noise removes from the residuals. Where noise is large, β over its standard error
 is far from normal, since the noise on G moves both. But b − Gβ is normal with mean zero at the true β, whatever the noise on
-G, so that intervals are those of Fieller: a coefficient x above its estimate belongs to the interval if
+G, so that intervals are those of Fieller: a value x above the estimate belongs to the interval if
 
-    x² ≤ t² (a + bx + cx²),
+    x² ≤ t² V(x),
 
-the variance of its estimate if it were the true value and other coefficients moved with it as by their covariance. The
-expansion holds while the noise on G^-½ E G^-½ is small: beyond `MOST_NOISE` the regression is refused.
+where V, quadratic in x, is the variance of the estimate if that value is true and the other coefficients move with it by
+their covariance. The expansion holds while the noise on G^-½ E G^-½ is small: beyond `MOST_NOISE` the regression is refused.
 """
 
 from __future__ import annotations
@@ -125,9 +125,9 @@ class Design:
 def regress(total: PairwiseTotal, formula: str) -> Regression:
     """Return the coefficients of least squares for a formula such as "y ~ a + b".
 
-    A category is compared with its first declared level. A number that may be missing is set to the middle of its range
-    there, and a term of its own marks it. Where outcomes are missing, the sums of the terms are scaled to the share of known
-    outcomes, which is right if they are missing independently of the terms; if they are seen not to be, it is refused.
+    A category is compared with its first declared level. Where a number is missing, it is set to the middle of its range,
+    and a term of its own marks it. Where outcomes are missing, the sums of the terms are scaled to the share of known
+    outcomes, which is right if they are missing independently of the terms; if the sums show otherwise, it is refused.
 
     Parameters
     ----------
@@ -305,7 +305,7 @@ class NormalEquations:
 
     @property
     def n_terms(self) -> int:
-        """P."""
+        """The number of terms p, with the intercept."""
         return int(math.isqrt(2 * len(self.readings.values)) - 1)
 
     @property
@@ -318,7 +318,7 @@ class NormalEquations:
 
     @property
     def vector(self) -> Vector:
-        """B."""
+        """The vector b."""
         return np.asarray(self.readings.values[-self.n_terms - 1 : -1])
 
 
@@ -459,7 +459,7 @@ def residual_weights(beta: Vector) -> Matrix:
 
 
 def measure_noise(equations: NormalEquations) -> float:
-    """Return the square root of the largest eigenvalue of E W², where W = G^-½ E G^-½; infinite if G is not definite."""
+    """Return the root of the largest eigenvalue of the mean of W², where W = G^-½ E G^-½; infinite if G is not definite."""
     p, noise = equations.n_terms, equations.readings.noise
     eigenvalues, vectors = np.linalg.eigh(equations.matrix)
     if eigenvalues[0] <= 1e-10 * eigenvalues[-1]:

@@ -9,8 +9,8 @@ Intervals of S are those of Wilson with the effective sample size of Greenwood's
 adds its variance by the delta method. The log-rank statistic adds the noise of observed minus expected events to their
 hypergeometric covariance. A curve ends where the number at risk can no longer be distinguished from zero.
 
-A curve that is cut where the number at risk is small is shown more often where noise has made that number, and with it
-the survival, large. The later the cut, the smaller that effect: intervals that were shown in a third of draws covered in
+Where curves are cut because few are at risk, a point is shown more often if noise has made that number, and with it the
+survival, large. The later the cut, the smaller that effect: intervals that were shown in a third of draws covered in
 0.92 of them with a cut at four standard errors of the noise, and in 0.95 to 0.97 with a cut at two.
 """
 

@@ -78,8 +78,8 @@ def synthesize(
     seed : int, default 0
         The same seed gives the same rows.
     impossible : sequence of mapping, optional
-        Further combinations of levels by column that do not occur, such as {"sex": "m", "pregnant": "yes"}. Those that the
-        study declares never occur.
+        Combinations of levels by column that do not occur, such as {"sex": "m", "pregnant": "yes"}, besides those that the
+        study declares. Rows with one are drawn again, and left out if they keep having one.
 
     Returns
     -------
