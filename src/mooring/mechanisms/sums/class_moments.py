@@ -11,8 +11,8 @@ bias at any number of rows; squares have one of at most 1/(4B²) for each row. R
 are scaled to B − √D before, and ‖q‖² ≤ B² is checked in integers for every row that is added. If the mean over a person's k
 rows is added, they are scaled to B/√k − √D, so that Σ‖q‖² ≤ B² over the person's rows, and checked against B²/k.
 
-**When classes are summed on their own.** With K classes of n/K rows each, noise hides covariances from a number of features
-on that grows with r = n/(K σ₁): the largest eigenvalue of noise, σ₁ √(2D) K/n, exceeds a mean eigenvalue, 1/D, from
+**When classes are summed on their own.** With K classes of n/K rows each, noise hides covariances beyond a number of
+features that grows with r = n/(K σ₁): the largest eigenvalue of noise, σ₁ √(2D) K/n, exceeds a mean eigenvalue, 1/D, from
 D = (r/√2)^⅔ on. Features are in the order of how much they distinguish, so the first 1.5 r^⅔ of them are used. Three classes
 or more are summed on their own from r = 150 on. Both constants were chosen on scikit-learn's digits and on synthetic glyphs
 (random bent curves), not on MNIST or CelebA.

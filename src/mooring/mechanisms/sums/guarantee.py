@@ -52,7 +52,7 @@ An attacker with a register of candidates can solve for the members, the better 
 limit is not a guarantee."""
 _LEAST_SCALE = 4  # minimum standard deviation of a participant's noise, in units
 _FALSE_ALARMS = 0.01
-_LARGEST_EXACT = 20.0  # the largest ε of which the exact accounting is used
+_LARGEST_EXACT = 20.0  # the largest ε for which the exact accounting is used
 _LARGEST_SPENT = 0.01  # of δ, for the difference of discrete and rounded noise
 _SAFE = 1 + 1e-6  # above rounding errors of the accounting
 

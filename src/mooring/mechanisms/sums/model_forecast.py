@@ -10,8 +10,8 @@ them. One participant's share of the rows trains alone. Both are scored on furth
 A gain over training alone of less than 0.03 AUC counts as none. Invented columns are independent and have no rare
 levels, which flatters joining a little.
 
-With a participant's own rows, half of them play the part of everybody's rows: their sums are scaled to the expected number
-of rows. The other half is for scoring. What other rows would teach is not in these figures.
+With a participant's own rows, half of them or more play the part of everybody's rows: their sums are scaled to the expected
+number of rows. The rest is for scoring. What other rows would teach is not in these figures.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ModelOutlook(Record):
     alone: FloatOrNaN
     """Mean score of a model of one participant's rows."""
     gain_error: FloatOrNaN
-    """Standard deviation of the difference between draws."""
+    """Standard deviation of joint − alone over draws."""
     guessing: float
     """The score of guessing."""
     least_gains: tuple[float, float]

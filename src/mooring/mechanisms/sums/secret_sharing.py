@@ -59,7 +59,7 @@ class Parties:
     def do_lists_overlap(self, quorum: int) -> bool:
         """Return whether some honest contribution is on every list that honest combiners answer: b (p − quorum) < p − c.
 
-        At least c′ of the colluding participants combine, since the others are few, and h helpers collude. Each of the
+        At least c′ of the colluding participants combine, since few participants do not, and h helpers collude. Each of the
         b = k − c′ − h or fewer honest combiners answers one list, which omits p − quorum contributions at most.
         """
         p, c = self.n_participants, self.n_colluders

@@ -55,26 +55,27 @@ QUESTIONS: tuple[Question, ...] = ("model", "tables", "regression", "survival")
 SumLayouts = SumLayout | ClassLayout | PairwiseLayout
 """The layout of sums for one model, over all rows or by class, or of the general total."""
 MOST_BY_DEFAULT = 15
-"""Maximum number of combiners of a study that names none, which are then the first in its roster."""
+"""Maximum number of combiners of a study without helpers that names none: the first participants in its roster."""
 _FAR = 16  # standard deviations that noise does not exceed
 _LINEAR_WEIGHT_WITHOUT_MODELS = 10
 MOST_DELTA = 1e-3
 """Maximum δ of a study; δ = 1 would be no guarantee, whatever ε."""
 _REMARK = """\
 # Sums instead of rows. epsilon = "none" adds no noise and gives no guarantee. n_colluders: how many participants may help
-# the analyst. combiners hold shares (nobody named: the helpers or, without helpers, the first 15 of the roster),
-# threshold of them open the total (0: the least allowed), of quorum participants at least (0: as many as make the least
-# threshold lowest). n_colluding_helpers: how many helpers may help the analyst (0: all but one). person: a column that
-# names persons and stays at home; rows_per_person = "mean" adds the mean of each person's rows. most_rows: how many rows
-# a participant may add, which bounds what invented rows can do (say what the largest participant has; a larger one keeps
-# each row with probability kept_share). Features of pictures may be fitted to public ones: mooring study project PUBLIC
+# the analyst. combiners hold shares (nobody named: the helpers, or else the first 15 of the roster), threshold of them
+# open the total (0: the least allowed), of quorum participants at least (0: as many as make the least threshold lowest;
+# with helpers, nine tenths of all). n_colluding_helpers: how many helpers may help the analyst (0: all but one). person: a
+# column that names persons and stays at home; rows_per_person = "mean" adds the mean of each person's rows. most_rows: how
+# many rows a participant may add, which bounds what invented rows can do (say what the largest participant has; a larger
+# one keeps each row with probability kept_share). Features of pictures may be fitted to public ones: mooring study
+# project.
 # expected_rows: how many rows all participants together are expected to have, which is public (0: not known). Pictures of
 # three classes or more are then summed by class, where the noise leaves enough of them, and a better model follows.
-# questions: what the total must answer. "model" alone shares what one model of the label needs; with "tables", "regression"
-# or "survival", the total of all columns is shared, from which every such answer and the model follow. survival_time,
-# survival_event (a column of two words), survival_occurred (the word for an event) and survival_edges (ends of intervals)
-# belong to "survival". impossible: combinations that cannot occur, such as ["sex=m, pregnant=yes"], which synthetic rows
-# then do not have; they must be known without looking at rows.
+# questions: what the total must answer. "model" alone shares what one model of the label needs; with "tables",
+# "regression" or "survival", the total of all columns is shared, from which every such answer and the model follow.
+# survival_time, survival_event (a column of two words), survival_occurred (the word for an event) and survival_edges (ends
+# of intervals) belong to "survival". impossible: combinations that cannot occur, such as ["sex=m, pregnant=yes"], which
+# synthetic rows then do not have; they must be known without looking at rows.
 """
 
 
@@ -117,9 +118,9 @@ class SumSettings(MechanismSettings):
     n_colluding_helpers: Count = 0
     """Number of helpers who may collude with the analyst; 0 means all but one, and one where there is only one."""
     threshold: Count = 0
-    """t; 0 means the minimum for the number of combiners."""
+    """t; 0 means the least that is secure (`least_threshold`)."""
     quorum: Count = 0
-    """Minimum number of contributions; 0 means the least for which the total takes fewest combiners (`least_quorum`)."""
+    """Minimum number of contributions; 0 means `Parties.least_quorum`, with helpers at least nine tenths of all."""
     features: FeatureName = "columns"
     """The public feature map; pictures need the study's image_shape."""
     n_features: Count = N_COMPONENTS
@@ -138,7 +139,7 @@ class SumSettings(MechanismSettings):
     """Without noise, a participant with fewer rows does not share. With noise there is no such limit, because not sharing
     would reveal the number of rows."""
     most_rows: Count = 100_000
-    """Maximum number of rows that a participant adds. A total of more rows than all participants may have is refused."""
+    """Maximum number of rows that a participant should add. A total of more rows than all may add together is refused."""
     expected_rows: Count = 0
     """Number of rows that is expected of all participants together; 0 if it is not stated. It is used for forecasts, and it
     decides whether pictures are summed by class (`count_class_components`)."""
@@ -296,7 +297,7 @@ class SumSettings(MechanismSettings):
         make_layout(self, schema, make_features(self, schema, image_shape))
 
     def require_limits(self, uploads: Sequence[str]) -> None:
-        """Raise an `InputError` for a limit that a participant's rows decide: with noise, nothing about them may."""
+        """Raise an `InputError` for a limit measured on rows, where there is noise: keeping it would disclose them."""
         measured = [limit for limit in uploads if not limit.lower().lstrip().startswith("epsilon")]
         if self.epsilon is not None and measured:
             problem = (
@@ -311,7 +312,7 @@ class SumSettings(MechanismSettings):
         return self.combiners or tuple(helpers) or tuple(roster[:MOST_BY_DEFAULT])
 
     def count_parties(self, roster: Sequence[str], helpers: Sequence[str]) -> Parties:
-        """Return how many contribute, combine and may collude, or raise an `InputError` for combiners that cannot be."""
+        """Return how many contribute, combine and may collude, or raise an `InputError` for invalid combiners."""
         combiners, n_declared = self.list_combiners(roster, helpers), self.n_colluding_helpers
         if unknown := [name for name in combiners if name not in {*roster, *helpers}]:
             cure = "Enrol it, or name somebody else."
@@ -470,7 +471,7 @@ def make_scheme(
 ) -> SumScheme:
     """Return the settings applied to a roster, or raise an `InputError` for thresholds that are not secure."""
     p, c, parties = len(roster), settings.n_colluders, settings.count_parties(roster, helpers)
-    # Few helpers allow small quorums, but everybody's noise is shared among a quorum: nine tenths add little of it.
+    # With few helpers a small quorum would do, but then each participant adds more noise; nine tenths cost little noise.
     quorum = settings.quorum or max(parties.least_quorum(), p - p // 10 if helpers else 0)
     if not c < quorum <= p:
         expected, got = f"above the number of colluders, {c}, and at most the number of participants, {p}", str(quorum)

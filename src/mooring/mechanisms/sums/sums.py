@@ -1,7 +1,7 @@
 """Sums over the rows of a participant, as exact integers.
 
 Legend: φ the features of a row, q = trunc(Bφ) in integers, B the resolution; y the row's outcome, in integers, ‖y‖ ≤ Y;
-R = FB a finer resolution; S = Σ q qᵀ, T = Σ Fq yᵀ over all rows.
+F a power of two, R = FB; S = Σ q qᵀ, T = Σ Fq yᵀ over all rows.
 
 Because φ is quantised, and not the sums, every sum is exact: products of such integers are exact in float64 below 2⁵³, in
 any order, so that blocks of rows can use floating-point matrix products. A row changes (S, T) by at most (B², RY) in

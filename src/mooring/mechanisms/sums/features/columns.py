@@ -227,7 +227,7 @@ def require_width(rows: Matrix, features: FeatureMap) -> None:
 
 
 def scale_to_unit(phi: Matrix, constant_share: float, *, largest: float | None = None) -> None:
-    """Scale all features but the last to a norm of √(1 − c₀), or by `largest`, and set the last to √c₀, in place."""
+    """Scale all features but the last to a norm of √(1 − c₀), or by √(1 − c₀)/`largest`; set the last to √c₀."""
     features = phi[:, :-1]
     if largest is not None:
         features *= math.sqrt(1 - constant_share) / largest

@@ -1,6 +1,6 @@
 """Random Fourier features of encoded rows.
 
-Legend: x an encoded row; ω a random frequency, normal of scale 1/ℓ; c₀ the share of the constant.
+Legend: x an encoded row; ω one of M random frequencies, normal of scale 1/ℓ; c₀ the share of the constant.
 
     φ = (√((1 − c₀)/M) (cos ω_1ᵀx, …, cos ω_Mᵀx, sin ω_1ᵀx, …, sin ω_Mᵀx), √c₀),        ‖φ‖ = 1,
 

@@ -6,7 +6,7 @@ constant.
 
     g = (e² + o² + τ mean(e² + o²))^¼            compressed contrast of each filter at each position
     z = (g / ‖g‖, 0.1 p / ‖p‖)                   independent of brightness and of contrast
-    u = P (z − z̄),  φ = (√(1 − c₀) u/‖u‖, √c₀),  ‖φ‖ = 1.
+    u = (z − z̄) P,  φ = (√(1 − c₀) u/‖u‖, √c₀),  ‖φ‖ = 1.
 
 Classes are shapes: a shape that is bent, shifted or drawn with a different pen stays in its class. P keeps the directions in
 which random curves differ more from each other than from bent copies of themselves, and scales them so that bending has the
@@ -163,7 +163,7 @@ class Filters:
         return np.hstack([_normalised(g), PIXELS * _normalised(responses[:, 2 * m :])])
 
     def contrast_orientations(self, z: Matrix) -> Matrix:
-        """Return z with the mean over orientations subtracted from each modulus, and half of that mean in addition."""
+        """Return z with the mean over orientations subtracted from each modulus, and half that mean as further columns."""
         g = z[:, : self.n_moduli].reshape(len(z), -1, _ORIENTATIONS, self.n_moduli // (2 * _ORIENTATIONS))
         mean = g.mean(axis=2, keepdims=True)
         parts = [(g - mean).reshape(len(z), -1), _ISOTROPIC * mean.reshape(len(z), -1), z[:, self.n_moduli :]]

@@ -33,7 +33,7 @@ def read_combination(text: str) -> dict[str, str]:
 
 
 def find_combination(columns: Sequence[Levels], words: Mapping[str, str]) -> Combination:
-    """Return the levels that words name, or raise an `InputError` for a column or a level that is none."""
+    """Return the levels that words name, or raise an `InputError` for words that name none."""
     places = {
         levels.name: index for index, levels in enumerate(columns) if levels.is_exact and levels.kind != "survival"
     }

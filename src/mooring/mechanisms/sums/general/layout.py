@@ -1,7 +1,7 @@
 """The general total in integers: what one participant adds up, and the layout of its vector.
 
 Legend: h the weights of a row on all levels, in integers; β its bubbles; M the integer contrasts; K = Σ (1, h)(1, h)ᵀ;
-Δ the sensitivity; ω the weight of a row.
+Δ the sensitivity; ω the weight of a row; U the unit of a column.
 
 Sums are taken over h, in blocks of rows: products of small integers are exact in float64 below 2⁵³, in any order. S = M K Mᵀ
 follows once, at the end, in integers. Before a row is added, it is asserted in integers that it lies between the first and
@@ -118,7 +118,7 @@ class PairwiseAccumulator:
         self._rng, self._lock = rng, Lock()
 
     def add(self, rows: Matrix, labels: Labels | None = None, rows_of_person: Integers | None = None) -> None:
-        """Add encoded rows; with `rows_of_person`, the number of rows of each row's person, the mean over these."""
+        """Add encoded rows or, given the number of rows of each row's person, the mean over each person's rows."""
         self.add_coded(self.layout.workload.code(rows), labels, rows_of_person)
 
     def add_coded(self, rows: Matrix, labels: Labels | None, rows_of_person: Integers | None) -> None:
@@ -173,7 +173,7 @@ def _multiply(weights: SmallIntegers, factors: Integers) -> Integers:
     """Return Σ ω (1, h)(1, h)ᵀ of weights of shape (number of levels, n), block by block, each exact in float64."""
     n_levels, n = weights.shape
     products = np.zeros((n_levels + 1,) * 2, dtype=np.int64)
-    memory = np.ones((n_levels + 1, min(_ROWS_A_PRODUCT, n)))  # again for each block: it stays in the cache
+    memory = np.ones((n_levels + 1, min(_ROWS_A_PRODUCT, n)))  # reused for each block, so that it stays in the cache
     for start in range(0, n, _ROWS_A_PRODUCT):
         some = weights[:, start : start + _ROWS_A_PRODUCT]
         block = memory[:, : some.shape[1]]

@@ -35,7 +35,7 @@ N_NODES = 8
 _HAT_UNIT = 2**9
 _ROUNDING = 1e-6  # below which a weight in integers is a whole number
 LINEAR_WEIGHT = 3
-"""The weight of the squares of a number's linear contrast by default; its other contrasts have weight 1."""
+"""The squared norm of a number's linear contrast by default; that of its other contrasts is 1."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Levels:
     has_missing: bool = False
     """Whether the last level stands for missing values."""
     linear_weight: int = LINEAR_WEIGHT
-    """The weight of the squares of a number's linear contrast."""
+    """The squared norm of a number's linear contrast."""
 
     @property
     def n_levels(self) -> int:
@@ -113,7 +113,7 @@ class Levels:
         return (DECADES - 1) / (self.high - self.low)
 
     def locate(self, encoded: Matrix) -> tuple[Indices, Vector]:
-        """Return the first level a of each row of a number and the weight t on the level a + 1.
+        """Return, for each row of a number, the lower level a and the weight t on the level a + 1.
 
         `encoded` has the column's entries of encoded rows: a number from −1 to 1, and whether it is missing.
         """
@@ -168,7 +168,7 @@ def label_levels(label: Label) -> Levels:
 
 
 def write_weights(levels: Levels, place: int, rows: Matrix, labels: Labels | None, target: npt.NDArray[Any]) -> Vector:
-    """Write the weights of rows on the levels of a column into zeros; return the weight t on the second of two nodes."""
+    """Write the weights of rows on a column's levels into an array of zeros; return the weight t on the second node."""
     every, t = np.arange(len(rows)), np.zeros(len(rows))
     if place < 0 and labels is None:
         return t

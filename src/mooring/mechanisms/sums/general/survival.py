@@ -25,7 +25,7 @@ class Survival:
     occurred: str
     """The word in that column for an event that happened."""
     edges: tuple[float, ...]
-    """Ends of the intervals, increasing from the first; a later end of observation is 'beyond'."""
+    """The start of the first interval and the ends of all, increasing; a time after the last is 'beyond' it."""
 
     @property
     def name(self) -> str:

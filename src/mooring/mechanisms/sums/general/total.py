@@ -1,4 +1,4 @@
-"""The general total after it was opened: estimates from it, their noise, and what about it no rows can have.
+"""The general total after it was opened: estimates from it, their noise, and a check for what no rows can produce.
 
 Legend: S the matrix of products, A the coefficients of an estimate ⟨A, S⟩, σ² the variance of noise (see `workload`).
 """
@@ -23,7 +23,7 @@ class PairwiseTotal:
 
     workload: Workload
     matrix: Matrix
-    """S, of shape (D, D), with the bubbles' row and column of the constant; entries that are not shared are zero."""
+    """S, of shape (D, D), with bubbles in the row and the column of the constant; entries that are not shared are zero."""
     noise_variance: float = 0.0
     """σ², the variance of all listed contributions' noise on the diagonal; off-diagonal entries have half of it."""
     epsilon: float | None = None
@@ -53,7 +53,7 @@ class PairwiseTotal:
         return np.asarray(self.noise_variance * (flat @ flat.T))
 
     def read(self, left: Matrix, right: Matrix) -> tuple[Vector, Matrix]:
-        """Return uᵀSv of several pairs of `Workload.factors`, the rows of `left` and `right`, and their noise's covariance.
+        """Return uᵀSv for the rows u of `left` and v of `right` (`Workload.factors`), and the covariance of their noise.
 
         With A the symmetric part of uvᵀ, ⟨A, A′⟩ is ½ [(u·u′)(v·v′) + (u·v′)(v·u′)].
         """
@@ -80,7 +80,7 @@ class PairwiseTotal:
 
 
 def check_total(total: PairwiseTotal, most_rows: float = math.inf) -> list[str]:
-    """Return properties of a total that no `most_rows` rows can have; invented rows with valid values pass."""
+    """Return properties of a total that no `most_rows` rows can give it; invented rows with valid values pass."""
     workload, deviation, problems = total.workload, 6 * math.sqrt(total.noise_variance), list[str]()
     inverse = workload.resolution / workload.constant_integer
     n, slack = total.n_rows, deviation * inverse**2

@@ -9,10 +9,10 @@ Those blocks follow from the products with the constant if every record lies on 
 fraction t of the way between two nodes, the product of the constant and a 'bubble' √(κ s_j) 4t(1 − t) is summed too. With
 it, squares of functions that are linear in the node index are exact.
 
-A function of column j with the value g_a at level a is ⟨v, φ⟩ for a v that solves Σ_i M_ja v_i + v₀√c₀ = g_a at every level.
-Sums of products of two such functions are ⟨A, S⟩: for two columns A is the symmetric part of v v′ᵀ; for the same column
-that of v(gg′) e₀ᵀ/√c₀, and the bubble has the coefficient −δδ′/4 with δ, δ′ the steps between nodes. The noise has variance
-σ² on the diagonal of S and σ²/2 off it, so that ⟨A, S⟩ and ⟨A′, S⟩ have covariance σ²⟨A, A′⟩.
+A function of column j with the value g_a at level a is ⟨v, φ⟩ for a v that solves Σ_i (M_j)_ia v_i + v₀√c₀ = g_a at every
+level. Sums of products of two such functions are ⟨A, S⟩: for two columns A is the symmetric part of v v′ᵀ; for the same
+column that of v(gg′) e₀ᵀ/√c₀, and the bubble has the coefficient −δδ′/4 with δ, δ′ the steps between nodes. The noise has
+variance σ² on the diagonal of S and σ²/2 off it, so that ⟨A, S⟩ and ⟨A′, S⟩ have covariance σ²⟨A, A′⟩.
 """
 
 from __future__ import annotations
