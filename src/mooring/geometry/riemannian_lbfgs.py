@@ -92,8 +92,8 @@ class RiemannianLBFGS:
     of steps and gradient changes. At the iterations `refresh_at` the preconditioner is recomputed and the memory cleared.
     `iterations` counts steps that were already taken elsewhere.
 
-    `preconditioned` is H₀ g at the current points. `problems` are the indices of these problems in the original batch; a run
-    leaves out problems that have stopped. `converged` and `stalled` say how the last `run` ended for each problem; if both
+    `preconditioned` is H₀ g at the current points. `problems` are the indices of its problems in the original batch; a run
+    may go on without those that have stopped. `converged` and `stalled` say how the last `run` ended for each problem; if both
     are false, the iteration limit was reached.
     """
 

@@ -79,7 +79,7 @@ class RigidMap:
     def from_centre(cls, orthogonal: Array, centre: Array, origin: Array) -> RigidMap:
         """Return the map T ↦ (T − 1 bᵀ) R + 1 oᵀ, which takes b to o (eq. paigdp_alignment_map; Algorithm 2 with o = b_s).
 
-        The map from an anchor's mean a to the uploaded mean b has the translation Ψ̂ = b − Ôᵀ a.
+        For an anchor's mean a as the centre and the uploaded mean b as the origin, the translation is Ψ̂ = b − Ôᵀ a.
 
         Parameters
         ----------

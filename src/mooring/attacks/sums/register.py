@@ -1,6 +1,7 @@
 """Register: solve for the membership of all candidates at once, as the unknowns of a linear system.
 
-Legend: w_i is 1 if candidate i is a member, else 0; ψ_i = (φφᵀ, φyᵀ) its contribution; π the share of members.
+Legend: w_i is 1 if candidate i is a member, else 0; ψ_i = (φφᵀ, φyᵀ) its contribution; π the share of members;
+D and K the lengths of φ and y.
 
 The sums are Σ w_i ψ_i plus noise, which are D(D + 1)/2 + DK equations. An attacker with a register of all possible members
 solves them for w, exactly if there is no noise and the register is no longer than the number of equations.

@@ -13,7 +13,7 @@ _SMALLEST = 1e-6
 def whitened_difference(view: SumView, *, rng: np.random.Generator) -> MembershipScores:
     """Score by the likelihood ratio of the difference with and without the candidate, under a Gaussian model.
 
-    In the eigenbasis of S, with x = Vᵀφ and eigenvalues nλ, the difference d = S − n E φφᵀ has entries of variance
+    In the eigenbasis V of S, with x = Vᵀφ and eigenvalues nλ, the difference d = S − n E φφᵀ has entries of variance
     n(1 + n/n_c) λ_i λ_j, where the second term is the error of n_c known rows of the population, plus noise, which is the
     same in every basis. A member adds x xᵀ to d, and x yᵀ to the difference of T.
     """
