@@ -93,8 +93,8 @@ class RiemannianLBFGS:
     `iterations` counts steps that were already taken elsewhere.
 
     `preconditioned` is H₀ g at the current points. `problems` are the indices of its problems in the original batch; a run
-    may go on without those that have stopped. `converged` and `stalled` say how the last `run` ended for each problem; if both
-    are false, the iteration limit was reached.
+    may go on without those that have stopped. `converged` and `stalled` say how the last `run` ended for each problem; if
+    both are false, the iteration limit was reached.
     """
 
     points: Points
