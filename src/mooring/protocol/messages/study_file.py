@@ -47,7 +47,7 @@ def parse_study(text: str) -> dict[str, Any]:
     """Return the tables of a study's text, after checking bounds within which parsing takes about a second."""
     require_size(text)
     if _LONG_KEY.search(text):  # a parser takes time that grows with the square of a key's parts
-        raise InputError("study", expected="without keys of many parts", got="one of 16", cure="Correct the study.")
+        raise InputError("study", expected="without keys of many parts", got="one of 17 or more", cure="Correct it.")
     try:
         return deepcopy(_load(text))
     except (tomllib.TOMLDecodeError, RecursionError) as problem:

@@ -125,8 +125,8 @@ def share_rows(
                     kept.unlink()
                     raise RefusedError(
                         "the bundle",
-                        reason="it was issued before, its copy in the vault is gone, and this machine rounds differently, "
-                        "so the same bytes cannot be made again",
+                        reason="it was issued before, its copy in the vault is gone, and the same bytes were not made "
+                        "again: the anchor file is another one, or this machine rounds differently",
                         cure="Restore the vault from a backup, or send the copy that was first written.",
                     )
                 ledger.record_bundle(study.digest, digest)
