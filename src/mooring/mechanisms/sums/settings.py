@@ -64,11 +64,10 @@ _REMARK = """\
 # Sums instead of rows. epsilon = "none" adds no noise and gives no guarantee. n_colluders: how many participants may help
 # the analyst. combiners hold shares (nobody named: the helpers, or else the first 15 of the roster), threshold of them
 # open the total (0: the least allowed), of quorum participants at least (0: as many as make the least threshold lowest;
-# with helpers, nine tenths of all). n_colluding_helpers: how many helpers may help the analyst (0: all but one). person: a
-# column that names persons and stays at home; rows_per_person = "mean" adds the mean of each person's rows. most_rows: how
-# many rows a participant may add, which bounds what invented rows can do (say what the largest participant has; a larger
-# one keeps each row with probability kept_share). Features of pictures may be fitted to public ones: mooring study
-# project.
+# with helpers, nine tenths of all). n_colluding_helpers: how many helpers may collude (0: all but one). person: a column
+# that names persons and stays at home; rows_per_person = "mean" adds the mean of each person's rows. most_rows: how many
+# rows a participant may add, which bounds what invented rows can do (say what the largest participant has; a larger one
+# keeps each row with probability kept_share). Features of pictures may be fitted to public ones: mooring study project.
 # expected_rows: how many rows all participants together are expected to have, which is public (0: not known). Pictures of
 # three classes or more are then summed by class, where the noise leaves enough of them, and a better model follows.
 # questions: what the total must answer. "model" alone shares what one model of the label needs; with "tables",

@@ -1,7 +1,7 @@
 """Table 1: counts and shares of categories, means and standard deviations of numbers, for all rows or by group.
 
-Apart from noise, counts and means are exactly those of the rows, and so are standard deviations over all rows. Squares
-are read through hat functions, which add something to them. In a group, the mean of this addition over all rows is
+Apart from noise and unbiased rounding, counts and means are those of the rows, and so are standard deviations over all rows.
+Squares are read through hat functions, which add something to them. In a group, the mean of this addition over all rows is
 subtracted, so that the standard deviation is approximate and has no interval.
 """
 

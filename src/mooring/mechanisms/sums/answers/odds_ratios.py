@@ -59,7 +59,7 @@ class OddsRatio(Record):
     """One odds ratio."""
 
     term: str
-    """Name of the column."""
+    """Name of the column, or log(name) where its scale is logarithmic."""
     level: str
     """The level of a category, or "missing"; empty for a number, whose ratio is that of one unit more."""
     reference: str

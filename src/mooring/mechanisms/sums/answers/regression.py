@@ -51,7 +51,7 @@ class RegressionTerm(Record):
     """One coefficient."""
 
     term: str
-    """Name of the column, or "Intercept"."""
+    """Name of the column, log(name) where its scale is logarithmic, or "Intercept"."""
     level: str
     """The level of a category, or "missing"; empty for a number."""
     reference: str

@@ -1,8 +1,8 @@
 """Public features of pictures: fixed filters, projected to directions that distinguish synthetic glyphs.
 
 Legend: x the pixels of a picture, row by row, each in [−1, 1]; e, o the responses of the even and the odd part of a Gabor
-filter; p the picture at a low resolution; W, B the covariance of z within and between synthetic glyphs; c₀ the share of the
-constant.
+filter; p the picture at a low resolution; W, B the covariance of z (after `contrast_orientations`) within and between
+synthetic glyphs; c₀ the share of the constant; τ, κ small constants.
 
     g = (e² + o² + τ mean(e² + o²))^¼            compressed contrast of each filter at each position
     z = (g / ‖g‖, 0.1 p / ‖p‖)                   independent of brightness and of contrast
