@@ -407,6 +407,7 @@ def test_other_rows_labels_lenses_and_seeds_do_not_load_what_was_found_with_thes
         ((deal,), {"seed": 1}),
         (parts, {"evaluation": replace(lens, attribute_kind="number")}),
         (parts, {"evaluation": replace(lens, feature_names=tuple("abcde"))}),
+        (parts, {"evaluation": replace(lens, others=(parts[0][0][:9], None))}),
     ):
         with pytest.raises(ComputedAgainError):
             two_points(*data, **{"folder": tmp_path, "evaluation": lens, **options})

@@ -110,6 +110,7 @@ def test_exit_codes(place: Path) -> None:
     run("deliver", "--output", "r", "--vault", "a", code=4, what="the signature")
     (place / "m.parquet").write_bytes(b"mine")
     run("export", "--output", "m.parquet", code=2, what="output")
+    run("export", "--output", "other.parquet", "--result", "r", code=2, what="--result")
     assert (place / "m.parquet").read_bytes() == b"mine"
     run("export", "--output", "m.parquet", "--force")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,15 @@ SHARES = Description(
         for group, share in (("all", 0.2 * share), ("a", 0.1 * share), ("b", 0.3 * share))
     ),
 )
+
+
+def test_a_group_without_shares_has_no_mark_in_the_legend() -> None:
+    unknown = tuple(
+        replace(entry, estimate=math.nan, low=math.nan, high=math.nan) if entry.group == "b" else entry
+        for entry in SHARES.statistics
+    )
+    (chart,) = draw_answer(replace(SHARES, statistics=unknown))
+    assert [name for name, _ in chart.legend] == ["arm = a"]
 
 
 def test_shares_are_drawn_by_group_and_of_two_levels_the_second() -> None:

@@ -212,7 +212,7 @@ class Auditor:
             "sums": [settings.n_canary_runs, repr(settings.feature_map)],
             "whom": [settings.colluders, settings.targets, settings.n_known_rows, settings.n_repeated_uploads],
             "effort": [repr(settings.effort), spec.n_resamples],
-            "learner": settings.learner_name,
+            "learner": repr(settings.learner),
             "projection": self.deployment.projection_name,
             "seed": settings.seed,
             "evaluation": [spec.image_shape, spec.n_candidates, spec.n_queries, spec.n_examples, spec.pixel_range],
@@ -221,5 +221,5 @@ class Auditor:
         }
         parts = [*partition.train, *partition.test, partition.public, spec.groups, spec.attribute]
         parts += [settings.projection.matrix] if isinstance(settings.projection, Projection) else []
-        parts += [partition.public_labels]
+        parts += [partition.public_labels, *(spec.others or ())]
         return digest([*parts, *(partition.train_labels or ()), *(partition.test_labels or ())], plain)

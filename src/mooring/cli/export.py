@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from mooring.cli import execution
 from mooring.cli.execution import DEFAULT_FOLDER, Force, Output, WorkFolder, command
+from mooring.errors import InputError
 
 
 @command
@@ -46,6 +47,9 @@ def export(
             {"output": str(path)}, f"Wrote {escape(str(path))}. Its input is rows of float32, its output predictions."
         )
         return
+    if result is not None:
+        cure = "Name an output that ends in .onnx, or leave --result out."
+        raise InputError("--result", problem="Only a model is exported from a participant's result.", cure=cure)
     from mooring.protocol.rotation.analyst.collaboration_matrix import export as export_table
 
     path = export_table(folder, output, force=force)

@@ -93,7 +93,9 @@ class Session:
             if len(sizes) != 1 or not sizes[0].isdecimal():
                 return 411, "it does not state its size"
             if int(sizes[0]) > most:
-                return 413, f"it is larger than {most >> 20 or 1} MB; copy the file into the desk's folder instead"
+                if most == MOST_FORM_BYTES:
+                    return 413, f"its form is larger than {most >> 10} kB"
+                return 413, f"it is larger than {most >> 20} MB; copy the file into the desk's folder instead"
         elif scope["method"] != "GET":
             return 405, "only GET and POST are supported"
         if opens:

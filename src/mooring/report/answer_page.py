@@ -154,14 +154,16 @@ def _draw_shares(answer: Description) -> list[Chart]:
     shapes: list[Shape] = []
     legend: list[tuple[str, Shape]] = []
     for g, (group, colour, outline) in enumerate(zip(groups, COLOURS, _MARKS, strict=False)):
+        marks: list[Shape] = []
         for entry in (entry for entry in shares if entry.group == group and (entry.column, entry.level) in lines):
             k = lines.index((entry.column, entry.level)) + 0.5 * ((g + 0.5) / len(groups) - 0.5)
             words = (
                 f"{_name(entry.column, entry.level)}, {group}: {entry.estimate:.1%} [{entry.low:.1%}, {entry.high:.1%}]"
             )
             shapes.append(area.line([(entry.low, k), (entry.high, k)], colour))
-            shapes.append(area.mark(entry.estimate, k, colour, outline, words))
-        legend += [(f"{answer.by} = {shorten(group, _MOST_LETTERS)}", shapes[-1])] if answer.by and shapes else []
+            marks.append(area.mark(entry.estimate, k, colour, outline, words))
+        shapes += marks
+        legend += [(f"{answer.by} = {shorten(group, _MOST_LETTERS)}", marks[-1])] if answer.by and marks else []
     height = (16 + 12 * len(groups)) * len(lines)
     return [Chart("Shares, with 95 % intervals", area, tuple(shapes), tuple(legend), height)]
 

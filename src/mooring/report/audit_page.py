@@ -139,7 +139,7 @@ class AuditSection:
 
     @property
     def points(self) -> list[PointResult]:
-        """The points at which rows are shared, the worst first."""
+        """The points at which rows are shared: those without a figure, then the worst first."""
         return order_points(self.tried)
 
     @property

@@ -353,6 +353,8 @@ def test_a_table_that_does_not_say_who_persons_are_is_refused(tmp_path: Path) ->
         (["Asian", "Black", "White"], False),
         (["Never-married", "Married-civ-spouse"], False),
         (["HS-grad", "Some-college", "11th"], False),
+        (["übel ölig", "ödem äußerlich"], False),
+        (["Özil Ömer", "Åse Øverland"], True),
         (["18-64", "65+"], False),
         (["no", "yes"], False),
         ([], False),

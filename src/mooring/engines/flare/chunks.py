@@ -59,7 +59,9 @@ class IncomingFile:
 
     def offer(self, size: object, digest: object) -> Message:
         """Answer a site that announces a file by its size and digest."""
-        if not isinstance(size, int) or not isinstance(digest, str) or not 0 < size <= self.most:
+        if not isinstance(size, int) or not isinstance(digest, str) or size <= 0:
+            raise RefusedError("the file", reason="its announcement is malformed", cure=SUBMIT_AGAIN)
+        if size > self.most:
             raise RefusedError("the file", reason="it is larger than any file of this study can be", cure=SUBMIT_AGAIN)
         if self.path.exists():
             self._held = self._held or hash_file(self.path, what="the file")  # takes a while for a large file

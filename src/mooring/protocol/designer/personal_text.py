@@ -11,7 +11,8 @@ import re
 from collections.abc import Collection
 
 _MAIL = re.compile(r"[^\s@]@[^\s@]+\.\w")
-_PART = r"(?:(?:van|von|de|del|di|da|la|le|bin|al)\s+)?(?:[^\W\d_a-z][\w'’-]*|[^\W\d_a-z]\.|(?:Dr|Mr|Mrs|Ms|Prof)\.)"
+_PARTICLES = ("van", "von", "de", "del", "di", "da", "la", "le", "bin", "al")
+_PART = rf"(?:(?:{'|'.join(_PARTICLES)})\s+)?(?:[^\W\d_a-z][\w'’-]*|[^\W\d_a-z]\.|(?:Dr|Mr|Mrs|Ms|Prof)\.)"
 _NAME = re.compile(rf"{_PART}(?:,?\s+{_PART}){{1,3}}")
 _DIGITS, _FEW_DIGITS = re.compile(r"\d{4}"), re.compile(r"\d{3}")  # 'grade 3', 'T2' and '18-64' are categories
 
@@ -44,4 +45,5 @@ def _is_identifier(word: str) -> bool:
 
 
 def _is_name(word: str) -> bool:
-    return _NAME.fullmatch(word) is not None and not any(map(str.isdigit, word))
+    starts = [part[0] for part in word.split() if part not in _PARTICLES]
+    return _NAME.fullmatch(word) is not None and not any(map(str.isdigit, word)) and not any(map(str.islower, starts))

@@ -156,9 +156,11 @@ class OmopDatabase:
             future = pool.submit(action)
             try:
                 while not wait([future], _WAIT).done:
+                    percent = 0.0
+                    with suppress(Exception):  # not every version and query can tell
+                        percent = max(0.0, self._connection.query_progress())
                     if progress is not None:
-                        with suppress(Exception):  # its progress only
-                            progress(max(0.0, self._connection.query_progress()), 100.0)
+                        progress(percent, 100.0)
             except BaseException:
                 self._connection.interrupt()
                 raise

@@ -13,7 +13,8 @@ import pytest
 from mooring.errors import InputError
 from mooring.mechanisms.sums.answers.description import describe
 from mooring.mechanisms.sums.answers.odds_ratios import OddsRatios, estimate_odds_ratios
-from mooring.mechanisms.sums.answers.synthesis import SyntheticHeader, SyntheticRows, synthesize
+from mooring.mechanisms.sums.answers.synthesis import SyntheticHeader, SyntheticRows, _draw_times, synthesize
+from mooring.mechanisms.sums.general.survival import Survival
 from mooring.mechanisms.sums.general.total import PairwiseTotal, sum_exactly
 from mooring.mechanisms.sums.general.workload import make_workload
 from mooring.tables.schema import Column, Schema
@@ -48,6 +49,17 @@ def test_synthetic_rows_keep_to_ranges_kinds_and_what_is_possible(synthetic: Syn
     assert rows.months.between(0, 60).all()
     assert set(rows.status) == {"alive", "dead"}
     assert rows.bmi.nunique() > 1_000
+
+
+def test_whole_times_stay_in_their_interval_whatever_its_edges() -> None:
+    edges = (0.0, 10.5, 20.25, 40.0)
+    columns = (Column("days", "integer", 0, 60), Column("status", "category", categories=("alive", "dead")))
+    workload = make_workload(Schema(columns), survival=Survival("days", "status", "dead", edges))
+    levels = np.repeat(np.arange(7), 500)  # died and left in each of three intervals, and later
+    drawn = _draw_times(workload, levels, np.zeros(len(levels), dtype=bool), np.random.default_rng(0))
+    interval = np.searchsorted(edges, drawn["days"].to_numpy(), side="left") - 1
+    np.testing.assert_array_equal(interval, levels // 2)
+    np.testing.assert_array_equal(drawn["status"].to_numpy(zero_copy_only=False) == "dead", np.isin(levels, (0, 2, 4)))
 
 
 def test_the_file_says_that_its_rows_are_synthetic(synthetic: SyntheticRows, tmp_path: Path) -> None:

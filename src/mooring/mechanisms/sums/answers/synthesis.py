@@ -152,7 +152,8 @@ def _draw_times(workload: Workload, levels: Indices, absent: Any, rng: np.random
     edges = np.append(survival.edges, time.high)
     interval = np.minimum(levels // 2, survival.n_intervals)
     times = edges[interval] + rng.random(len(levels)) * (edges[interval + 1] - edges[interval])
-    times = np.ceil(times) if time.is_whole else times
+    if time.is_whole:  # an interval ends at its end; one that holds no whole number gives the one before it
+        times = np.minimum(np.ceil(times), np.floor(edges[interval + 1]))
     occurred = (levels % 2 == 0) & (levels < 2 * survival.n_intervals)
     words = np.where(occurred, survival.occurred, other).astype(object)
     kind = pa.int64() if time.is_whole else pa.float64()
