@@ -110,6 +110,8 @@ def test_every_attack_is_under_this_contract() -> None:
         score("Leverage", view_of("plain"))
     with raising(InputError, "view", expected="CollusionView"):
         run("procrustes", view_of("plain"), rng=RNG)
+    with raising(InputError, "denoiser", problem="this attack is on sums"):
+        run("leverage", view_of("plain"), rng=RNG, denoiser="gaussian")
     with raising(InputError, "asked"):
         score("leverage", simulated("plain")[0].view())
 

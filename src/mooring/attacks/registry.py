@@ -194,6 +194,9 @@ def run(
         cure = "Attacks on rows take a CollusionView, attacks on sums a SumView or a PairwiseView."
         got = f"a {type(view).__name__} for {attack.name!r}"
         raise InputError("view", expected=f"a {attack.view.__name__}", got=got, cure=cure)
+    if denoiser is not None and not isinstance(view, CollusionView):
+        cure = "Leave the denoiser out."
+        raise InputError("denoiser", problem="Only rows are denoised, and this attack is on sums.", cure=cure)
     finding = attack(view, rng=rng)
     return finding if denoiser is None else DENOISERS[denoiser](finding, view, rng=rng)
 

@@ -236,7 +236,7 @@ def _self_attack(
     )
     point = point_of(study, root_mean_square(partition.train, projection))
     if point is None or any(not np.ptp(part, axis=0).any() for part in partition.train):
-        return _not_run(study, rows, "all rows are equal")
+        return _not_run(study, rows, "the rows of one half are all equal")
     names, note = (tuple(attacks), ()) if attacks is not None else _quick_enough(rotation_of(study).n_components)
     audited = run_audit(
         partition,
