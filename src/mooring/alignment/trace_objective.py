@@ -8,8 +8,8 @@ products per participant, without any decomposition. Directions are always compu
 before it is accepted; maps and values are in the precision of the problem.
 
 Near an optimum the Hessian acts on participant i's direction Ω mostly as (P Ω + Ω P)/2; the coupling between participants
-is smaller. P^(1/2) Ω P^(1/2) is close to that, and its inverse, the preconditioner, takes two products per block. It is the
-curvature that the power method's polar step uses, so L-BFGS only has to learn the coupling.
+is smaller. P^(1/2) Ω P^(1/2) is close to that, and its inverse, the preconditioner, takes two products per block. The power
+method's polar step uses the same curvature, so L-BFGS only has to learn the coupling.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class TraceObjective:
             return self._flat(blockwise(lambda root, turns: root @ turns @ root, curvature, self._turns(tangents)))
 
     def retract(self, points: Points, tangents: Array, *, exactly: bool) -> Points:
-        """Return R exp(Ω), to second order; orthogonal to rounding if `exactly` and not on a GPU, else nearly."""
+        """Return R exp(Ω), to second order; orthogonal up to rounding if `exactly` and not on a GPU, else approximately."""
         (maps,) = points
         tolerance = _DRIFT * float(namespace_of(maps).finfo(maps.dtype).eps)
         return (retract(maps, self._turns(tangents), tolerance=tolerance, exactly=exactly),)
@@ -157,7 +157,7 @@ def trace_optimiser(
 def choose_memory_size(n_numbers: int, p: int, d: int) -> int:
     """Return how many pairs of p maps of size d the optimiser remembers, given how many numbers the data of a problem hold.
 
-    A pair takes p d² numbers, and one more slot is kept free.
+    A pair is two vectors of p d² numbers each, of which one is counted; one more slot is kept free.
     """
     affordable = max(n_numbers, _SMALLEST_MEMORY) // (p * d * d)
     return max(1, min(_MEMORY_SIZE, affordable - 1))

@@ -40,8 +40,8 @@ def moments(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
 def moments_batch(views: Sequence[CollusionView], *, rng: np.random.Generator) -> tuple[Reconstruction, ...]:
     """Run the attack on several draws of the anchor noise at once.
 
-    The views must share the target's rows, the colluders, the anchor and all labels; they differ in anchor representations
-    and noise scales. Each result equals that of `moments` for its view, up to rounding.
+    The views may differ in anchor representations and the scale of anchor noise, and in nothing else. Each result equals
+    that of `moments` for its view, up to rounding.
     """
     _require_one_target(views)
     first = views[0]
@@ -73,12 +73,12 @@ def moments_batch(views: Sequence[CollusionView], *, rng: np.random.Generator) -
 
 
 def _require_one_target(views: Sequence[CollusionView]) -> None:
-    """Raise an `InputError` for views that differ in rows, anchors, labels or colluders."""
+    """Raise an `InputError` for views that differ in more than anchor representations and the scale of anchor noise."""
     if not views:
         raise InputError("views", expected="one or more", got="none", cure="Pass at least one view.")
     for index, view in enumerate(views):
         if not _alike(views[0], view):
-            problem = f"View {index} differs from view 0 in its uploaded rows, anchor, colluders or labels."
+            problem = f"View {index} differs from view 0 in more than its anchor representations and their noise."
             raise InputError(f"view {index}", problem=problem, cure="Attack it separately, with moments.")
 
 

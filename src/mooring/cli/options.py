@@ -85,7 +85,7 @@ class SumOptions:
     quorum: Annotated[
         int | None,
         sum_option(
-            min=1, help="Minimum number of contributions.", show_default="all participants, or nearly all above 16"
+            min=1, help="Minimum number of contributions.", show_default="all participants; nearly all if more than 16"
         ),
     ] = None
     person: Annotated[
@@ -117,7 +117,7 @@ class SumOptions:
     survival_event: Annotated[str | None, sum_option(help="Column of two words: whether the event occurred.")] = None
     survival_occurred: Annotated[str | None, sum_option(help="The word for an event that occurred.")] = None
     survival_edge: Annotated[
-        list[float] | None, sum_option(help="An end of an interval of times, the first usually 0; repeatable.")
+        list[float] | None, sum_option(help="A boundary of the time intervals, the first usually 0; repeatable.")
     ] = None
     impossible: Annotated[
         list[str] | None,
@@ -134,7 +134,7 @@ class SumOptions:
         sum_option(
             min=1,
             help="Number of rows that all participants together are expected to have, for a forecast of the answers. "
-            "Where it is large enough for the noise, pictures of three classes or more are summed by class.",
+            "If they are enough for the noise, pictures of three classes or more are added up by class.",
         ),
     ] = None
 

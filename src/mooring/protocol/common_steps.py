@@ -197,7 +197,8 @@ COMMON: Sequence[Step] = (
                 "most_epsilon", "Refuse secure sums beyond this epsilon, added up over all studies of this vault"
             ),
             _ask_floor(
-                "most_pooled_epsilon", "Refuse secure sums in which combiners who pool keys see more epsilon than"
+                "most_pooled_epsilon",
+                "Refuse secure sums in which combiners who pool keys leave your contribution a larger epsilon than",
             ),
             _ask_floor(
                 "least_threshold", "Refuse secure sums in which fewer combiners could open your contribution than"

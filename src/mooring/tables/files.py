@@ -34,8 +34,14 @@ PARQUET_SUFFIXES = (".parquet", ".pq")
 CHECK_PLACE = "Check the spelling and the folder you are in."
 _LONGEST_HEADER = 2**22
 _NOT_IN_ARROW = (pa.ArrowException, ArithmeticError, NotImplementedError, TypeError, ValueError)  # messages quote cells
-_ROWS, _ROWS_A_BYTE = 2**20, 32  # limit of the rows of a Parquet file: the first, or the second per byte
-_GROUP_BYTES, _GROWTH = 2**28, 1000  # limit of a row group's bytes: the first, or the second times the file's size
+_ROWS, _ROWS_A_BYTE = (
+    2**20,
+    32,
+)  # most rows of a Parquet file: the first or, if that is more, the second times its bytes
+_GROUP_BYTES, _GROWTH = (
+    2**28,
+    1000,
+)  # most bytes of a row group: the first or, if that is more, the second times the file's
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ class OpenTable:
     path: Path | None
     """None for a data frame."""
     names: tuple[str, ...]
-    """Names of the columns, all different."""
+    """Names of the columns; all different, except in a text file whose form nobody agreed on."""
     separator: str = ""
     """Separator of a text file; empty for other tables."""
     schema: Any = None
@@ -148,7 +154,7 @@ def _read_series(series: Any) -> Any:
     if all(cell is None or isinstance(cell, str | Real | np.bool_ | Decimal | date) for cell in cells):
         with suppress(*_NOT_IN_ARROW):
             return pa.array([as_text(cell) for cell in cells], pa.string())
-    kind = pa.opaque(pa.null(), str(series.to_native().dtype), "data frame")  # may be a column that nobody asks for
+    kind = pa.opaque(pa.null(), str(series.to_native().dtype), "data frame")  # no error yet: nobody may need the column
     return pa.ExtensionArray.from_storage(kind, pa.nulls(len(cells)))
 
 
@@ -185,7 +191,7 @@ def _require_plausible_sizes(metadata: Any, n_bytes: int) -> None:
     """Refuse a Parquet file that would grow to far more rows or bytes than a real table of its size."""
     groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
     if metadata.num_rows > max(_ROWS, _ROWS_A_BYTE * n_bytes) or metadata.num_rows != sum(g.num_rows for g in groups):
-        raise not_a_table("a Parquet file of more rows than its size can hold")
+        raise not_a_table("a Parquet file that states more rows than its parts or its size can hold")
     # Sizes of whole groups only: pyarrow ends the process when it is asked for an encrypted part of a column.
     if any(group.total_byte_size > max(_GROUP_BYTES, _GROWTH * n_bytes) for group in groups):
         raise not_a_table("a Parquet file that grows too much when it is read")

@@ -30,7 +30,7 @@ class Atoms:
 
 @dataclass(frozen=True, eq=False)
 class Density:
-    """The density of one mixture at n rows, up to a factor common to all rows and mixtures."""
+    """The sum of a mixture's Gaussians at n rows, not divided by their number, up to a factor common to all mixtures."""
 
     log_value: Array
     """log p, of shape (n,)."""
@@ -52,7 +52,7 @@ class Density:
         )
 
     def risk(self) -> float:
-        """Return Stein's estimate of Σ ‖f − x‖², in units of the noise."""
+        """Return Stein's estimate of the summed squared error of the posterior means, in units of the noise."""
         xp = namespace_of(self.log_value)
         squares = xp.sum(self.gradient * self.gradient, axis=1)
         return float(xp.sum(2 * self.laplacian - squares)) + float(np.prod(self.gradient.shape))

@@ -1,7 +1,8 @@
 """The server in a job: the analyst's run of the study's steps, beside the place where sites put and fetch files.
 
-This module does not import FLARE. The analyst's folder is one as for 'mooring run', so any command can continue from where
-a job stopped: `analysis` is the work folder, and `place` holds what members exchange, sealed where it is for one of them.
+This module does not import FLARE. The analyst's folder is laid out as for 'mooring run', so any command can continue from
+where a job stopped: `analysis` is the work folder, and `place` holds what members exchange, sealed where it is for one of
+them.
 """
 
 from __future__ import annotations
@@ -123,8 +124,8 @@ class ServerWorkflow:
     def run(self, connected: Iterable[str], tasks: Tasks) -> tuple[str, ...]:
         """Run the whole job with the connected sites in the roster, and record their answers.
 
-        Returns the members who were not connected or did not finish. `tasks.wait` raises a `JobAbortedError` if the job is
-        aborted.
+        Returns the participants who did not finish or were left out, and the helpers with steps that are not done.
+        `tasks.wait` raises a `JobAbortedError` if the job is aborted.
         """
         here = set(connected)
         sites = [name for name in self._list_sites() if name in here]

@@ -23,14 +23,14 @@ _HEAD = """\
 # Compare its fingerprint by telephone before you share: mooring study show --study FILE
 """
 _ROWS = """\
-# missing_words stand for a missing value in every column, besides "?", "NA", "NaN", "null" and nothing at all.
+# missing_words stand for a missing value in every column, besides "?", "NA", "NaN", "null" and empty cells.
 # ids name rows: they are never shared, and appear beside predictions.
-# A participant with fewer rows of a class than smallest_class (but some) does not share.
+# A participant that has rows of a class, but fewer than smallest_class, does not share.
 """
 _LIMITS = "# What attacks on an upload ('mooring check') and on the model ('mooring deliver') may find.\n"
 _NO_LIMITS = """
-# [limits] may state what attacks find at most: of an upload ('mooring check'), uploads = ["error at least 0.5"] or, of sums,
-# ["epsilon at most 1"]; of the model ('mooring deliver'), model = "membership at most 5 %".
+# [limits] may bound what attacks find. For uploads ('mooring check'): uploads = ["error at least 0.5"], or with secure sums
+# ["epsilon at most 1"]. For the model ('mooring deliver'): model = "membership at most 5 %".
 """
 _RANGES = """\
 # Columns whose ranges or categories were taken from the sites' rows. Take a column out once you have replaced its range or
@@ -41,7 +41,7 @@ _LABEL = """\
 # What is predicted: kind = "classes" with their names, "number" with a range, or "none". {}.
 """
 _COLUMNS = """\
-# Columns, in the order of the encoded rows. Ranges and categories follow from what a column means, not from anybody's
+# Columns, in the order of the encoded rows. Ranges and categories should follow from what a column means, not from
 # data. missing = "refuse", "fill" (the middle) or "indicate" (and a further column tells); outside = "refuse" or "clip".
 # missing_words of a column count there only. kind = "date" has a range of days, ["2000-01-01", "2026-12-31"]; kind = "age"
 # is a date of birth, taken as the age in years at a public day: at = "2026-01-01", range = [0, 110].
@@ -89,7 +89,7 @@ def render_study(
 
 
 def _likeness(numbered: tuple[int, Mapping[str, Any]]) -> tuple[int, dict[str, Any]]:
-    """Return what columns that share an entry have in common; a column with an open entry shares none."""
+    """Return the key by which columns are grouped into one table; a column with an open entry stays alone."""
     place, column = numbered
     return (place if [] in column.values() else -1), _without_name(column)
 

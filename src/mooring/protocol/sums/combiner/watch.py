@@ -48,8 +48,8 @@ def watch_boxes(
 ) -> StepResult:
     """Test boxes as bundles arrive, and return once a closing list is answered and the share of the total is sent.
 
-    An error that may pass is reported once, and the attempt is repeated. A list that was answered before is answered
-    again by the same share. `tell` is called with sentences for a person.
+    A temporary error is reported, unless it is the one reported last, and the attempt is repeated. A list that was answered
+    before is answered again by the same share. `tell` is called with sentences for a person.
     """
     name = find_combiner(vault, study)[0].name
     receipt, share = (watch.folder / f"{name}{SUFFIXES[kind]}" for kind in (RECEIPT, SHARE))
