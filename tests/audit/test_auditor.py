@@ -857,6 +857,13 @@ def test_without_scikit_image_only_the_image_figures_are_missing(parts: Parts, m
     assert "centred_error" in worst.figures
 
 
+def test_the_mean_of_one_score_or_two_has_the_mean_of_their_intervals() -> None:
+    one, other = (Score("accuracy", value, value - 0.1, value + 0.2, 9) for value in (0.3, 0.5))
+    assert mean_score([one]) == one
+    both = mean_score([one, other])
+    assert (both.value, both.low, both.high) == pytest.approx((0.4, 0.3, 0.6))
+
+
 def test_the_interval_of_training_alone_is_that_of_a_mean_over_participants() -> None:
     """0.2, 0.4, 0.6, 0.8: mean 0.5, standard deviation 0.258, and 1.96 times half of it is 0.253."""
     mean = mean_score([Score("balanced accuracy", value, 0.0, 1.0, 9) for value in (0.2, 0.4, 0.6, 0.8)])

@@ -178,6 +178,11 @@ def test_of_many_rows_some_of_every_class_are_attacked() -> None:
     assert np.bincount(classes[chosen]).tolist() == [1995, 5]
 
 
+def test_of_a_rare_class_eight_rows_come_before_the_others() -> None:
+    classes = np.repeat([0, 1], [500_000, 100])
+    assert (classes[_draw_rows(classes, np.random.default_rng(0))] == 1).sum() == 8
+
+
 def test_an_audit_measures_the_release_of_the_chosen_point() -> None:
     rng = np.random.default_rng(4)
     classes = [rng.integers(0, 2, 40) for _ in range(3)]

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from mooring.errors import InputError
 from mooring.learners.models import FeatureMap
 from mooring.mechanisms.sums.features import pictures as picture_features
-from mooring.mechanisms.sums.features.columns import RowFeatures, TableFeatures
+from mooring.mechanisms.sums.features.columns import RowFeatures, TableFeatures, level_contrasts
 from mooring.mechanisms.sums.features.fourier import FourierFeatures
 from mooring.mechanisms.sums.features.pictures import PictureFeatures, draw_glyphs, fit_to_public
 from mooring.mechanisms.sums.settings import SumSettings, make_features
@@ -207,3 +207,10 @@ def test_a_name_that_holds_escapes_is_not_printed_as_it_is() -> None:
     with pytest.raises(InputError) as caught:
         TableFeatures(NUMBERS, log_scaled=frozenset({"\x1b[2Jfalse"}))
     assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize("n_levels", [3, 4, 9])
+def test_contrasts_of_levels_are_orthonormal_and_orthogonal_to_the_constant(n_levels: int) -> None:
+    contrasts = level_contrasts(n_levels)
+    np.testing.assert_allclose(contrasts @ contrasts.T, np.eye(n_levels - 1), atol=1e-12)
+    np.testing.assert_allclose(contrasts.sum(axis=1), 0.0, atol=1e-12)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mooring.protocol.driver.questions import ask_about_sharing
+from mooring.protocol.driver.questions import ask_about_reading, ask_about_sharing
 from mooring.protocol.participant.steps import fit, match
 from tests.protocol.driver.support import ANALYST, N_NEW, NAMES, Town, draft
 
@@ -82,6 +82,18 @@ def test_a_table_with_other_names_and_words_is_read_as_a_person_agrees(mechanism
     n_asked = len(town.asked["north"])
     town.advance("north")
     assert "reading" not in [question.kind for question in town.asked["north"][n_asked:]]
+
+
+def test_a_table_that_differs_by_a_further_column_alone_is_asked_about_without_a_table_of_rules(folder: Path) -> None:
+    workspace = Town.found(folder, draft("rotation"), names=NAMES[:1]).workspace("north")
+    draft("rotation").write(workspace.study_file)
+    path = folder / "north" / "patients.csv"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(["e-mail," + lines[0], *(f"{k}@example.org,{line}" for k, line in enumerate(lines[1:]))]))
+    question = ask_about_reading(workspace, path)
+    assert question is not None
+    assert question.facts == (("Left out", "e-mail"),)
+    assert question.columns == ()
 
 
 def test_a_table_that_fits_by_its_mapping_keeps_no_step_waiting(folder: Path) -> None:

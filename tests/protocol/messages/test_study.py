@@ -179,7 +179,7 @@ def test_digest_and_fingerprint_change_with_what_the_study_says_and_not_with_its
         ("[label]", '[limits]\nmodel = "linkage at most 20 %"\n[label]', "limits"),
         ("[label]", '[limits]\nmodels = ""\n[label]', "models"),
         ("n_components = 3", "n_components = 4", "n_components"),
-        ("n_anchor_rows = 12", "n_anchor_rows = 3", "n_anchor_rows"),
+        ("n_anchor_rows = 12", "n_anchor_rows = 3", "must be 4 to"),
         ("data_noise_scale = 0.5", "data_noise_scale = nan", "data_noise_scale"),
         ('projection = "none"', 'projection = "public-svd"', "projection_digest"),
         ('projection = "none"', "projection = 3", "projection"),
