@@ -192,6 +192,9 @@ def test_a_notebook_leads_with_the_decision_and_the_sentences_of_the_page(
     page, shown = unescape(render_check(given.study, check)), unescape(check._repr_html_())
     decision = summary.decision
     assert check.decision == decision
+    kept = read_check(given.vaults[1], given.study)
+    assert kept is not None
+    assert kept.is_warning == (decision.answer == "do not share")
     assert shown.startswith(f"<p><b>{decision.words}</b></p>")
     assert page.count(f"</span> {decision.answer.capitalize()}.</p>") == 1
     check_page(render_check(given.study, check), decision)
