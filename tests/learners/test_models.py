@@ -9,6 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import softmax
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from mooring.errors import InputError, RefusedError
 from mooring.learners import LEARNERS, EstimatorLearner, Kind, Model, train_learner
@@ -41,7 +44,23 @@ def small_trees(kind: str, *, shape: tuple[int, int], seed: int) -> Any:
     return forest(50, max_leaf_nodes=20, random_state=seed)
 
 
-@pytest.mark.parametrize("name", [*DELIVERED, EstimatorLearner("small", "trees with a limit on leaves", small_trees)])
+def scale_and_fit(kind: str, *, shape: tuple[int, int], seed: int) -> Any:
+    return make_pipeline(StandardScaler(), LogisticRegression() if kind == "classes" else Ridge())
+
+
+def fit_as_they_are(kind: str, *, shape: tuple[int, int], seed: int) -> Any:
+    features = StandardScaler(with_mean=False, with_std=False)
+    return make_pipeline(features, LogisticRegression() if kind == "classes" else Ridge())
+
+
+OF_ONES_OWN = [
+    EstimatorLearner("small", "trees with a limit on leaves", small_trees),
+    EstimatorLearner("scaled", "a linear model of scaled rows", scale_and_fit),
+    EstimatorLearner("plain", "a linear model of rows as they are", fit_as_they_are),
+]
+
+
+@pytest.mark.parametrize("name", [*DELIVERED, *OF_ONES_OWN])
 @pytest.mark.parametrize("kind", ["classes", "two classes", "number"])
 def test_every_delivered_model_predicts_what_its_learner_does(kind: str, name: str | EstimatorLearner) -> None:
     n_classes = 2 if kind == "two classes" else 3

@@ -96,7 +96,9 @@ def convert_features(features: Any, weights: Matrix, intercepts: Vector, scale: 
     """
     match features:
         case StandardScaler():
-            return LinearFunction(weights / scale, intercepts - features.mean_ @ weights)
+            weights = weights if features.scale_ is None else weights / features.scale_[:, None]
+            mean = 0.0 if features.mean_ is None else features.mean_ @ weights
+            return LinearFunction(weights / scale, intercepts - mean)
         case RBFSampler():
             unit = np.sqrt(2 / features.n_components)
             return FourierFunction(
