@@ -309,3 +309,14 @@ def test_wide_tables_are_matched_and_mapped_in_seconds() -> None:
     mapping = TableMapping(columns={name: ColumnMapping(source=f"a {name}") for name in names}).fit_to(schema)
     assert read_encoded(schema, MappedTable(other_table, mapping)).rows.shape == (2, 2000)
     assert time.process_time() - began < 10
+
+
+def test_a_column_that_is_left_out_now_is_no_longer_read_as_another(site_table: Path) -> None:
+    earlier = TableMapping(separator="|", columns={"age": ColumnMapping(source="alter", decimal=",")})
+    declared = declare_mapping(earlier, ignore=["alter"])
+    assert declared.ignore == ("alter",)
+    assert declared.columns["age"] == ColumnMapping(decimal=",")
+    assert "age" in suggest_mapping(SCHEMA, site_table, declared).absent
+    with pytest.raises(InputError) as raised:
+        declare_mapping(earlier, rename=["age=alter"], ignore=["alter"])
+    assert raised.value.what == "--ignore"

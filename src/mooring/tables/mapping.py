@@ -48,7 +48,8 @@ class ColumnMapping(Record):
     words: dict[str, str] = field(default_factory=dict)
     """The study's word for each word of the table."""
     other: str = ""
-    """The study's word for every word that is neither among `words` nor a category; empty if such words stay as they are."""
+    """The study's word for every word that is not among `words`, not a category and not missing; empty if such words
+    stay as they are."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class TableMapping(Record):
             raise InputError("mapping", problem=problem, cure="Read each column of the table once.")
 
     def fit_to(self, schema: Schema, *further: str) -> TableMapping:
-        """Return the mapping for the tables of a schema, in which words that are declared stay as they are.
+        """Return the mapping for the tables of a schema, in which `other` does not replace the schema's categories.
 
         `further` are names of columns that are read beside those of the schema, such as the one that names persons. A column
         or a word that the schema does not declare is refused.
@@ -103,8 +104,9 @@ class TableMapping(Record):
                     f"words of column {name!r}", expected=expected, got=repr(min(unknown)[:40]), cure=_CURE
                 )
             if unknown:
-                got = "words of a column that is not a category"
-                raise InputError(f"words of column {name!r}", expected="left out", got=got, cure=_CURE)
+                problem = f"The mapping translates words of the column {name!r}, which is not a category."
+                cure = "Remove the column's words and its word for others from the mapping."
+                raise InputError(f"words of column {name!r}", problem=problem, cure=cure)
             if rule.other:
                 columns[name] = replace(rule, words={word: word for word in categories[name]} | rule.words)
         return replace(self, columns=columns)
@@ -154,8 +156,8 @@ class TableMapping(Record):
 
         Cells that no rule fits, and cells that are not UTF-8, stay as they are, for the encoder to judge. What becomes of a
         cell does not depend on other rows. Without `translate`, numbers and dates are rewritten and words stay those of the
-        table: fingerprints of records are made of these, so that the words that a study declares do not make its rows look
-        like others.
+        table. Fingerprints of records are made of these cells, so that a row is recognised again in a study that
+        declares other words.
         """
         distinct = distinct_words(cells)
         convert_word = self._word_converter(name) if translate else self._form_converter(name)
@@ -239,7 +241,9 @@ def declare_mapping(
     `rename` holds STUDY=TABLE names, `words` COLUMN:WORD=CATEGORY, `other` COLUMN=CATEGORY, and `missing_words` WORD or
     COLUMN=WORD. `marks` are encoding, separator, decimal mark and form of dates of the whole table, or empty to keep them.
     """
-    columns = dict(known.columns)
+    columns = {
+        name: replace(rule, source="") if rule.source in ignore else rule for name, rule in known.columns.items()
+    }
 
     def change(name: str, **fields: Any) -> None:
         columns[name] = replace(columns.get(name, ColumnMapping()), **fields)
@@ -267,6 +271,9 @@ def declare_mapping(
             everywhere.append(entry)
     declared = {key: value for key, value in (marks or {}).items() if value}
     used = {rule.source for rule in columns.values()}
+    if conflicting := used.intersection(ignore):
+        problem = f"--rename reads the table's column {min(conflicting)!r}, which --ignore leaves out."
+        raise InputError("--ignore", problem=problem, cure="Remove one of the two options.")
     left_out = tuple(name for name in dict.fromkeys((*known.ignore, *ignore)) if name not in used)
     return replace(known, columns=columns, missing_words=tuple(dict.fromkeys(everywhere)), ignore=left_out, **declared)
 
