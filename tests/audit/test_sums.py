@@ -350,17 +350,20 @@ def test_sums_that_do_not_pay_are_not_recommended(refused: Callable[..., None]) 
 def test_a_person_who_comes_twice_is_counted_once() -> None:
     rows, labels = np.random.default_rng(0).standard_normal((40, 3)), np.arange(40) % 2
 
-    def simulated(times: int, rows_of_person: list[np.ndarray] | None) -> np.ndarray:
+    def simulated(times: int, rows_of_person: list[np.ndarray] | None) -> SumSimulation:
         given = [[np.concatenate([part] * times)] * 2 for part in (rows, labels)]
-        simulation = simulate_sums(
-            *given,
-            privacy=None,
-            rng=np.random.default_rng(1),
-            rows_of_person=rows_of_person,
-        )
-        return simulation.sums.products
+        return simulate_sums(*given, privacy=None, rng=np.random.default_rng(1), rows_of_person=rows_of_person)
 
-    assert simulated(2, [np.full(80, 2)] * 2) == pytest.approx(simulated(1, None), rel=1e-3, abs=0.05)
+    once, twice = simulated(1, None), simulated(2, [np.full(80, 2)] * 2)
+    assert twice.sums.products == pytest.approx(once.sums.products, rel=1e-3, abs=0.05)
+    own, own_twice = (simulation.exact_sums_of(1) for simulation in (once, twice))
+    assert own_twice.products == pytest.approx(own.products, rel=1e-3, abs=0.05)
+
+
+def test_numbers_that_are_all_zero_are_predicted_as_zero() -> None:
+    rows = np.random.default_rng(0).standard_normal((2, 40, 3))
+    simulation = simulate_sums([*rows], [np.zeros(40)] * 2, privacy=None, rng=np.random.default_rng(1))
+    np.testing.assert_array_equal(simulation.train().predict([rows[0]]), np.zeros(40))
 
 
 def test_without_a_study_tables_have_the_features_that_a_study_would_declare(tmp_path: Path) -> None:

@@ -48,9 +48,9 @@ class LabelCoding:
 
     @classmethod
     def of(cls, values: Labels) -> LabelCoding:
-        """Return the coding of labels that take these values: floats are numbers, everything else names a class."""
+        """Return the coding of labels that take these values: 64-bit floats are numbers, all else names a class."""
         if label_kind_of(values) == "number":
-            return cls(None, float(np.abs(values).max()))
+            return cls(None, float(np.abs(values).max()) or 1.0)
         return cls(np.unique(values))
 
     @property
@@ -88,6 +88,8 @@ class SumSimulation:
     coding: LabelCoding = field(repr=False)
     privacy: SumPrivacy | None = None
     """The guarantee; None without noise."""
+    rows_of_person: Sequence[Integers] | None = field(default=None, repr=False)
+    """The number of rows of each row's person; None if every row counts on its own."""
 
     @cached_property
     def total(self) -> Integers:
@@ -101,8 +103,9 @@ class SumSimulation:
 
     def exact_sums_of(self, participant: int) -> Sums | ClassSums:
         """Return one participant's own sums, without noise, in the form that learners use."""
-        rng = np.random.default_rng(participant)
-        return self._as_sums(_sum_exactly(self.layout, self.features[participant], self.labels[participant], rng), 0)
+        i, rng = participant, np.random.default_rng(participant)
+        persons = None if self.rows_of_person is None else self.rows_of_person[i]
+        return self._as_sums(_sum_exactly(self.layout, self.features[i], self.labels[i], rng, persons), 0)
 
     def _as_sums(self, vector: Integers, n_noises: int) -> Sums | ClassSums:
         """Return a vector as sums; it carries the noise of `n_noises` participants."""
@@ -116,7 +119,10 @@ class SumSimulation:
         return Sums(S, T, c0, layout.outcome.n_classes, scales, unit_length)
 
     def train(self, learner: LearnerLike = "auto", *, seed: int = 0) -> JointModel:
-        """Train the learner of sums that "auto" stands for on the total; other learners need rows, so `learner` is ignored.
+        """Train a model on the total, with the learner of sums that "auto" chooses.
+
+        `learner` is ignored, since audits name learners of rows, which cannot be trained on a total. So is `seed`,
+        since nothing is drawn.
 
         Examples
         --------
@@ -157,7 +163,8 @@ class SumSimulation:
     def view(self, colluders: Sequence[int] = (0,), *, asked: LabelledFeatures | None = None) -> SumView:
         """Return the view of the analyst and some colluders, or of the analyst alone if `colluders` is empty.
 
-        `asked` are the candidates whose membership attacks score. Sums by class have a view for each class (`views`).
+        `asked` holds the candidate rows; attacks score their membership. Sums by class are refused, since they have a
+        view for each class (`views`).
         """
         layout, noise = self.layout, self.noise
         if isinstance(layout, ClassLayout):
@@ -171,10 +178,11 @@ class SumSimulation:
         )
 
     def views(self, colluders: Sequence[int], asked: LabelledFeatures) -> list[tuple[Indices, SumView]]:
-        """Return views, each with the places in `asked` of its candidates: one of all sums or, by class, one of each class.
+        """Return one view of all sums or, for sums by class, one view for each class.
 
-        A candidate has a label, so that only the sums of its class depend on it. These are sums of products without
-        outcomes.
+        Each view comes with the indices in `asked` of the candidates that it holds. For sums by class, these are the
+        candidates of its class, since other classes' sums do not depend on them. Such sums are of products alone,
+        without outcomes.
         """
         layout, noise = self.layout, self.noise
         if not isinstance(layout, ClassLayout):
@@ -251,7 +259,7 @@ def simulate_sums(
     datasets : sequence of arrays of shape (n_i, n_features)
         The rows of every participant, with numbers in about [−1, 1].
     labels : sequence of arrays of shape (n_i,)
-        Floats are numbers; everything else names a class.
+        64-bit floats are numbers; everything else names a class.
     privacy : SumPrivacy, float or None
         The guarantee. A number is ε for adding or removing one row, with δ = 1e-5, a quorum of all participants and one
         colluder. None for sums without noise, which carry no guarantee.
@@ -297,9 +305,12 @@ def simulate_sums(
     contributions = []
     for i, (phi, outcomes) in enumerate(zip(features, encoded, strict=True)):
         rounding, words = (streams.named(f"participant/{i}/{what}") for what in ("rounding", "sum-noise"))
-        vector = _sum_exactly(layout, phi, outcomes, rounding, None if rows_of_person is None else rows_of_person[i])
+        persons = None if rows_of_person is None else rows_of_person[i]
+        vector = _sum_exactly(layout, phi, outcomes, rounding, persons)
         contributions.append(vector if noise is None else vector + noise.draw(layout, words_from(words)))
-    return SumSimulation(layout, feature_map, noise, features, encoded, tuple(contributions), coding, privacy)
+    return SumSimulation(
+        layout, feature_map, noise, features, encoded, tuple(contributions), coding, privacy, rows_of_person
+    )
 
 
 def _calibrate(layout: SumLayout | ClassLayout, privacy: SumPrivacy) -> Noise:
