@@ -52,8 +52,8 @@ def check_answer(
     The answer is asked of totals of an invented population with the numbers age, bmi, crp (on a logarithmic scale) and
     children, the categories sex, ward and ill, and survival by months and status. Without noise it must equal its oracle.
     With noise, its 95 % intervals must cover the population's values in 93 to 98 % of draws of rows and noise, up to
-    binomial error. It must be a value that is written as JSON and read back, depend on nothing but the total, and be
-    refused, or have no finite estimate, where noise leaves nothing to say.
+    binomial error. It must be a value that is written as JSON and read back, and depend on nothing but the total. Where
+    noise exceeds all counts, it must be refused or have only NaN as estimates.
 
     Parameters
     ----------
@@ -62,10 +62,11 @@ def check_answer(
     oracle : callable, optional
         Returns estimates by the names of `Answer.list_estimates` for a pandas DataFrame of the rows.
     n_draws : int, default 100
-        Number of draws of rows and noise. Every interval that half of them show must cover at least as often as one of
-        level 93 % does in all but one of 10,000 such series. The mean coverage may exceed 98 % by three standard errors.
+        Number of draws of rows and noise. An interval that at least half of the draws show must cover so often that an
+        interval with a coverage of 93 % falls short of it in at most one of 10,000 such series of draws. The mean
+        coverage may exceed 98 % by three standard errors.
     epsilon : float, default 1.0
-        The guarantee of the noise, with δ = 10⁻⁵, for 6,000 rows.
+        ε of the noise on each draw of 6,000 rows, with δ = 10⁻⁵ for adding or removing one row.
 
     Raises
     ------
@@ -99,9 +100,10 @@ def _check_oracle(answer: Answer, expected: Mapping[str, float]) -> None:
 
 def _check_coverage(ask: Callable[[PairwiseTotal], Answer], n_draws: int, epsilon: float) -> None:
     coverage = measure_coverage(ask, n_draws=n_draws, epsilon=epsilon)
+    require(coverage, f"The answer shows no estimate in any of {n_draws} draws of rows and noise.")
     least = next(k for k in range(n_draws + 1) if bdtr(k, n_draws, _LEAST_COVERAGE) > _CHANCE) / n_draws
     for name, entry in coverage.items():
-        covered = f"covers the population's value in {entry.share:.1%} of {n_draws} draws"
+        covered = f"covers the population's value in {entry.share:.1%} of the {entry.n_shown} draws that show it"
         require(
             entry.share >= least or entry.n_shown < n_draws / 2,
             f"The interval of {name} {covered}, below {least:.1%}.",

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from mooring.errors import InputError
 from mooring.mechanisms.sums.answers.association import associate
 from mooring.mechanisms.sums.answers.description import describe
 from mooring.mechanisms.sums.answers.regression import regress
@@ -97,6 +98,16 @@ def correlate_with_scipy(rows: Any) -> Mapping[str, float]:
 )
 def test_an_answer_keeps_its_contract(ask: Any, oracle: Any) -> None:
     check_answer(ask, oracle=oracle, n_draws=60)
+
+
+def test_an_answer_that_noise_always_refuses_is_said_to_show_nothing() -> None:
+    def ask(total: Any) -> Any:
+        if total.noise_variance:
+            raise InputError("answer", problem="There is noise.", cure="Ask without.")
+        return describe(total)
+
+    with pytest.raises(AssertionError, match="in any of 3 draws"):
+        check_answer(ask, n_draws=3)
 
 
 def test_the_log_rank_test_rejects_groups_of_the_same_survival_in_seven_percent_of_draws_at_most() -> None:
