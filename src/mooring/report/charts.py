@@ -1,4 +1,4 @@
-"""Charts of audits and studies: frontier, envelope, membership, errors by attack, images, fits and scores."""
+"""Charts of audits and studies: frontier, envelope, membership, errors by attack, images, scores and calibration."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ _LEVELS = (("chance", "chance", DOTTED, QUIET), ("without the upload", "control"
 def draw_audit(audit: AuditResult | Plan) -> dict[str, Chart]:
     """Return the charts `frontier`, `envelope` and `membership`, which a notebook shows; empty charts are left out.
 
-    The frontier and the envelope of a plan show the points that were tried. The limit is marked, and so is the best point,
-    with its figures on the rows that the search did not use.
+    The frontier and the envelope of a plan show the points that were tried. The frontier also marks the plan's limit,
+    if it bounds an error, and the recommended point, with its figures on the rows that the search did not use.
     """
     result, tried = (audit.audit, audit.tried) if isinstance(audit, Plan) else (audit, audit)
     charts = {"frontier": _frontier(audit), "envelope": _envelope(tried), "membership": _membership(result)}
@@ -135,7 +135,7 @@ def _place_points(
         steps = [step for (x, y), (_, lower) in pairwise(best) for step in ((x, y), (x, lower))]
         shapes.append(area.line([*steps, best[-1]], INK, dash=DASHED, width=1.5))
         legend.append(("frontier", shapes[-1]))
-    for colour, family in zip(COLOURS, dict.fromkeys(point.point.family for point, *_ in shown), strict=False):
+    for colour, family in zip(cycle(COLOURS), dict.fromkeys(point.point.family for point, *_ in shown), strict=False):
         for point, score, attack, error in (entry for entry in shown if entry[0].point.family == family):
             title = f"{point.title}: error {error.value:.2f} by {attack}, score {score}"
             shapes += _whiskers(area, error, score.value) + _whiskers(area, score, error.value, upright=True)
@@ -324,7 +324,7 @@ def draw_comparisons(entries: Sequence[Comparison]) -> Chart | None:
 
 
 def _name_kind(point: PointResult) -> str:
-    """Return what a legend calls a point: totals, of which there are few, by their title, and rotation by its method."""
+    """Return a point's name in a legend: its family if rows are shared, otherwise its title, since totals are few."""
     return point.point.family if point.point.shares_rows else point.title
 
 
@@ -357,7 +357,7 @@ def draw_mechanisms(result: AuditResult, chosen: PointResult | None = None) -> C
             shapes.append(area.mark(x, score.value, colour, outline, f"{name}: score {score}"))
             legend.append((name, shapes[-1]))
     names = dict.fromkeys(_name_kind(point) for point, *_ in shown)
-    looks = zip((BLUE, *COLOURS[2:]), cycle(("circle", "dot", "square", "diamond")), strict=False)
+    looks = zip(cycle((BLUE, *COLOURS[2:])), cycle(("circle", "dot", "square", "diamond")), strict=False)
     for (colour, outline), name in zip(looks, names, strict=False):
         for point, score, figure in (entry for entry in shown if _name_kind(entry[0]) == name):
             title = f"{point.title}: {figure.describe().value} recognised, score {score}"
