@@ -61,7 +61,7 @@ def planted(kind: str) -> tuple[np.ndarray, int]:
         ("constant", "1 of 12 columns is constant"),
         ("duplicates", "1 of 400 rows is a duplicate of another"),
         ("zero", "2 of 400 rows are zero throughout"),
-        ("few rows", "2 participants have no more rows (4 at least) than components (4)"),
+        ("few rows", "2 participants have no more rows than the 4 components (fewest rows: 4)"),
         ("separated", "Of the 4 gaps between the largest variances 1 exceeds"),
     ],
 )

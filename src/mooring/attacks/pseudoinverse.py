@@ -1,6 +1,7 @@
 """Moore–Penrose: least squares for the map without the constraint of orthogonality (eqs. pdp_mp_attack_*).
 
-Legend: Ā the anchor and B̄ its uploaded representation, both centred; † the pseudoinverse. With the paper's anchor Ā† = Āᵀ.
+Legend: Ā the anchor and B̄ its uploaded representation, both centred; † the pseudoinverse. With the
+paper's anchor, Ā† = Āᵀ.
 """
 
 from __future__ import annotations

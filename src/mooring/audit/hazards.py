@@ -40,8 +40,9 @@ def find_hazards(partition: Partition, n_components: int, names: Sequence[str] =
     short = [n for n in (part.shape[0] for part in partition.train) if n <= n_components]
     if short:
         hazards.append(
-            f"{count_noun(len(short), 'participant has', 'participants have')} no more rows ({min(short)} at least) than "
-            f"components ({n_components}): figures for them are uncertain, and every known row helps an attacker more."
+            f"{count_noun(len(short), 'participant has', 'participants have')} no more rows than the "
+            f"{count_noun(n_components, 'component')} (fewest rows: {min(short)}): figures for them are uncertain, and "
+            "every known row helps an attacker more."
         )
     labels = [] if partition.train_labels is None else hazards_of_labels(partition.train_labels)
     return (*hazards, *hazards_of_rows(rows), *labels)
@@ -50,7 +51,7 @@ def find_hazards(partition: Partition, n_components: int, names: Sequence[str] =
 def hazards_of_columns(
     rows: Matrix, *, names: Sequence[str] = (), mixed: bool = False, noise_scale: float = 0.0
 ) -> list[str]:
-    """Return sentences about columns on a grid, which lattice reduction can find, rare values and constant columns.
+    """Return sentences about rare values, constant columns, and columns on a grid, which help lattice reduction.
 
     `names` are the names of the columns, of which sentences list the first few. `mixed` says whether a projection reduces
     the dimension of the rows; a square projection is public and does not count. `noise_scale` is that of the private-data
@@ -62,9 +63,9 @@ def hazards_of_columns(
         gridded = [names[grid.column] for grid in grids] if names else []
         reach = "within reach of lattice reduction" if width <= _LATTICE_WIDTH else "a start for lattice reduction"
         hazards.append(
-            f"{_count(len(grids), width, 'columns takes', 'columns take')} values on a grid (whole numbers, yes or no): "
-            f"without private-data noise the upload is a rotated lattice, {reach} (the attack 'lattice')"
-            + f"{_named(gridded)}.{_MIXED * mixed}"
+            f"{_count(len(grids), width, 'columns takes', 'columns take')} values on a grid (whole numbers, yes or no)"
+            f"{_named(gridded)}. Without private-data noise, the upload is a rotated lattice, {reach} (the attack "
+            f"'lattice').{_MIXED * mixed}"
             + ("" if mixed or noise_scale == 0 else _rounded(grids, names, noise_scale))
             + " What helps: more private-data noise, or fewer such columns in the study."
         )
@@ -73,14 +74,15 @@ def hazards_of_columns(
         words = _named([f"{_name(names, k)} ({count_noun(n, 'row')})" for k, n in rare.items()])
         hazards.append(
             f"{_count(len(rare), width, 'columns has', 'columns have')} rare values (one row, or at most {_RARE_SHARE:.0%} "
-            f"of the rows and no more than {_MOST_RARE}): where noise does not hide them, whoever undoes the map sees these "
-            f"rows stand out, even if the error over all rows is large{words}. What helps: wider categories or ranges, or "
-            "no such rows."
+            f"of the rows and no more than {_MOST_RARE}){words}. Where noise does not hide them, "
+            "whoever undoes the map sees these rows stand out, even if the error over all rows is large. "
+            "What helps: wider categories or ranges, or no such rows."
         )
     if constant:
         hazards.append(
-            f"{_count(len(constant), width, 'columns is', 'columns are')} constant, which fixes one direction of a map"
-            f"{_named([names[k] for k in constant] if names else [])}.{_MIXED * mixed} What helps: a study without them."
+            f"{_count(len(constant), width, 'columns is', 'columns are')} constant"
+            f"{_named([names[k] for k in constant] if names else [])}. A constant column fixes one direction of a map."
+            f"{_MIXED * mixed} What helps: a study without them."
         )
     return hazards
 
@@ -199,7 +201,7 @@ def separated_variances(rows: npt.NDArray[np.float64], *, noise_scale: float = 0
 
 
 def _rounded(grids: Sequence[Grid], names: Sequence[str], noise_scale: float) -> str:
-    """Return a sentence on how much of the coarsest and of the finest column rounding recovers."""
+    """Return a sentence on the share of cells that rounding recovers, in the coarsest and in the finest column."""
     coarsest, finest = max(grids, key=lambda grid: grid.step), min(grids, key=lambda grid: grid.step)
     ends = [coarsest] if math.isclose(coarsest.step, finest.step) else [coarsest, finest]
     shares = (

@@ -53,7 +53,7 @@ app = typer.Typer(
     cls=InOrder,
     help="One-shot, privacy-preserving collaborative learning, and an honest account of what each upload discloses.\n\n"
     "A study uses these commands from top to bottom. The --help of each shows an example, and --format json prints its "
-    "result for other programs. Exit codes: 0 done; 2 input that cannot be used; 3 done, but something was set aside; "
+    "result for other programs. Exit codes: 0 done; 2 input that cannot be used; 3 done, but something needs a look; "
     "4 refused, to protect somebody; 5 a file or disk problem; 70 a fault in mooring; 130 interrupted.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,  # a traceback must not print anybody's records

@@ -158,11 +158,12 @@ def run_command(format: str) -> Iterator[Output]:
         yield (console := Output(format))
     except KeyboardInterrupt as problem:
         message = (
-            "Interrupted. What is finished is kept. Run the command again: it goes on, or names the folder to delete."
+            "Interrupted. What is finished is kept. Run the command again: it continues, or says which folder to "
+            "delete first."
         )
         raise console.fail(message, exit_code_of(problem), kind="Interrupted") from None
     except typer.Abort:
-        message = "A question was not answered. Answer it at a terminal; MOORING_PASSPHRASE may hold a passphrase."
+        message = "A question was not answered. Answer it at a terminal, or put the passphrase in MOORING_PASSPHRASE."
         raise console.fail(message, INTERRUPTED, kind="Interrupted") from None
     except typer.Exit:
         raise
@@ -315,7 +316,7 @@ def list_tables(outcome: Outcome) -> Iterator[Table]:
     """Yield the tables of a step for the terminal."""
     for title, rows in outcome.tables:
         cells = [[escape(cell) for cell in row] for row in rows]
-        # all columns up to the last that holds words, such as a reason, which may be long
+        # all columns up to the last that holds words, such as a reason, are aligned left, since words may be long
         n_left = max(
             (k + 1 for row in rows[1:] for k, cell in enumerate(row) if any(map(str.isalpha, cell))), default=1
         )

@@ -99,7 +99,7 @@ def planted(kind: str) -> tuple[np.ndarray, np.ndarray, Study]:
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("integers", "(the attack 'lattice'): c1."),
+        ("integers", "(whole numbers, yes or no): c1."),
         ("constant", ": c11."),
         ("duplicates", "1 of 400 rows is a duplicate"),
         ("few rows", "You have 12 rows, no more than the study's 12 components"),
@@ -466,4 +466,6 @@ def test_a_model_of_many_rows_is_of_some_of_them() -> None:
             score = measure_local_only(study(**label), gaussian(n), labels, 0, most_rows=50)
             assert score is not None
             assert score.n == n_used
-    assert looked_at(gaussian(3), None, study(label=Label())).self_attack.description.rows_each == (1, 2)
+    described = looked_at(gaussian(3), None, study(label=Label())).self_attack.description
+    assert (described.n_participants, described.rows_each) == (2, (1, 2))
+    assert (described.colluders, described.targets) == (("a part of your rows",), ("another part",))

@@ -27,7 +27,7 @@ _ZERO, _1, _30, _31 = np.uint64(0), np.uint64(1), np.uint64(30), np.uint64(31)
 
 
 def encode_signed(numbers: npt.NDArray[np.int64]) -> Elements:
-    """Return signed numbers as elements, or raise an `InputError` for magnitudes above `LARGEST`."""
+    """Return 64-bit signed numbers as elements; other types and magnitudes above `LARGEST` raise an `InputError`."""
     numbers = np.asarray(numbers)
     if numbers.dtype != np.int64:
         raise InputError("numbers", expected="64-bit integers", got=str(numbers.dtype), cure="Quantise them first.")

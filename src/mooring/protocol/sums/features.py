@@ -1,4 +1,4 @@
-"""The public feature map of a study of secure sums, fitted to public pictures where the study names a file of them."""
+"""The public feature map of a study of secure sums, and its fit to public pictures, a file beside the study."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_PICTURES = 10_000
 
 
 def study_features(study: Study) -> FeatureMap:
-    """Return the public feature map of a study of secure sums, fitted to public pictures if the study names a file."""
+    """Return the public feature map of a study of secure sums, with its fit to public pictures if the study has one."""
     settings = sum_settings(study)
     features = make_features(settings, study.schema, study.image_shape)
     if not (isinstance(features, PictureFeatures) and settings.features_digest):
@@ -33,12 +33,12 @@ def study_features(study: Study) -> FeatureMap:
 
 
 def fit_features(study: Study, batches: Callable[[], Iterable[Matrix]]) -> PublicFile:
-    """Fit features of pictures to the first public ones, as many as memory holds well."""
+    """Fit features of pictures to the first 10,000 public pictures, or to all if there are fewer."""
     settings = sum_settings(study)
     features = make_features(settings, study.schema, study.image_shape)
     if not isinstance(features, PictureFeatures):
-        expected, got = "'pictures' for a study of secure sums", repr(settings.features)
-        cure = "Features of columns follow from what is declared of them: public rows make them no better."
+        expected, got = "'pictures' to be fitted to public rows", repr(settings.features)
+        cure = "Other features follow from the declared columns alone, so this study needs no public rows."
         raise InputError("features", expected=expected, got=got, cure=cure)
     pictures: list[Matrix] = []
     for batch in batches():
@@ -48,7 +48,7 @@ def fit_features(study: Study, batches: Callable[[], Iterable[Matrix]]) -> Publi
     grey = np.concatenate(pictures) if pictures else np.empty((0, features.height * features.width))
     if len(grey) < features.n_components:
         expected, got = f"{features.n_components} pictures or more, as many as features", str(len(grey))
-        cure = "Give more of them, or say fewer features with --components."
+        cure = "Give more pictures, or ask for fewer features with --components."
         raise InputError("public rows", expected=expected, got=got, cure=cure)
     fitted = fit_to_public(replace(features, n_channels=1), grey).projection
     return PublicFile(
