@@ -292,17 +292,17 @@ def render(lines: Sequence[Line], machine: str) -> str:
         "**Attacks of SACRO-ML above mooring's figure** by more than its interval, net of their control. By the rate at 1 % "
         f"false positives: {name_exceeded(lines, 'rate')}. By the area under the curve: {name_exceeded(lines, 'auc')}.",
         "",
-        "SACRO-ML's attacks compare predictions with those of other models. mooring's `register` solves the equations that "
-        "training has solved for the members among all candidates, and so recognises far more; an attacker without a "
+        "SACRO-ML's attacks see predictions only. mooring's `register` solves the equations that training solved for the "
+        "members among all candidates, and so recognises far more, except in forests; an attacker without a "
         "[register](glossary.md) that holds nearly all members recognises fewer. Of [secure sums](privacy.md), mooring "
         "attacks the total, of which the model is a function; ε = 1 bounds every attack by a rate of "
         f"{bounds[1]:.2%} and an area of {bounds[0]:.3f}.",
         "",
         f"Scikit-learn's breast-cancer table, {N_SPLITS} splits, models of 189 rows, 189 members against 189 others, "
         f"{N_SHADOWS} shadow models for LiRA (`python -m benchmarks.second_opinion`; {machine}). Intervals are 95 % over "
-        "splits. The [control](glossary.md) is the same attack on a model that was trained on other rows. mooring's "
-        "strongest attack is chosen on other models than it is measured on. Of SACRO-ML's four attacks the strongest by "
-        "each figure is shown; all are in `benchmarks/results/second_opinion.json`.",
+        "splits. The control is the same attack on a model trained on other rows. mooring's strongest attack is chosen on "
+        "other models than it is measured on (of totals: on the same). Of SACRO-ML's four attacks the strongest by each "
+        "figure is shown; `benchmarks/results/second_opinion.json` has all.",
         "",
         "| learner | by | area under the curve | control | TPR @ 1 % FPR | control |",
         "|---|---|---|---|---|---|",

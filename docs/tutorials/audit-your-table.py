@@ -69,7 +69,7 @@ fit
 # ## What would an upload disclose?
 #
 # Rows are divided among four participants. The first colludes with the analyst, and every attack that applies is run
-# on the upload of another: by rotation with two scales of private-data noise, and by secure sums at ε = 1.
+# on others' uploads: by rotation without noise and with two scales of it, and by secure sums at ε = 1.
 
 # %%
 import numpy as np

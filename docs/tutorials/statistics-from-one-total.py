@@ -182,5 +182,5 @@ plt.ylim(0, 1.02)
 plt.legend()
 
 # %% [markdown]
-# [Statistics](../statistics.md) has the commands, how each answer is computed, how wide intervals are with more rows
-# and smaller ε, and what cannot be asked.
+# [Statistics](../statistics.md) has the commands, what each answer assumes, how wide intervals are with more rows and
+# smaller ε, and what cannot be asked.

@@ -116,7 +116,7 @@ plt.legend()
 # ## Does it keep the contract?
 #
 # `check_attack` runs what mooring's own attacks must pass: the same seed gives the same result, a view is not
-# changed, rows stay in their order and are finite, and an attack that does not apply says why. It returns nothing if
+# changed, rows have the right shape and are finite, and an attack that does not apply says why. It returns nothing if
 # all is well.
 
 # %%
