@@ -52,9 +52,11 @@ types: .venv/.dev
 unit test-distributed: export OMP_NUM_THREADS := 1
 unit test-distributed: export OPENBLAS_NUM_THREADS := 1
 # A process a core, each with files of its own: what a file's tests share is made once. In the order of the folders the
-# doctests come last; xdist's own order, by number of tests, leaves files with few long tests to the end.
+# doctests come last; xdist's own order, by number of tests, leaves files with few long tests to the end. Each process would
+# rewrite the assertions of all files, so that only the tests that failed run again with them, to show the values.
+UNIT := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 unit: .venv/.dev
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+	$(UNIT) --assert=plain || { $(UNIT) --last-failed --last-failed-no-failures=none; exit 1; }
 
 site: export NO_MKDOCS_2_WARNING := 1
 site: .venv/.dev  # not --quiet, by which warnings would not fail it
