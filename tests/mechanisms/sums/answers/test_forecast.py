@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from mooring.mechanisms.sums.answers.association import associate
 from mooring.mechanisms.sums.answers.forecast import (
     AnswerForecast,
     ForecastLine,
+    _find_median,
+    _list_regressions,
     find_most_columns,
     forecast_answers,
     forecast_total,
     invent_total,
 )
 from mooring.mechanisms.sums.general.survival import Survival
-from mooring.mechanisms.sums.general.total import PairwiseTotal
+from mooring.mechanisms.sums.general.total import PairwiseTotal, sum_exactly
 from mooring.mechanisms.sums.general.workload import Functional, Workload, make_workload
 from mooring.mechanisms.sums.guarantee import calibrate_multiplier
 from mooring.tables.schema import Column, Label, Schema
 from mooring.testing.answers import draw_total, population
+from tests.raising import numbers_in
 
 WIDE = make_workload(
     Schema(
@@ -145,6 +150,58 @@ def test_the_forecast_of_a_declaration_is_within_a_quarter_of_what_rows_as_assum
         assert forecast[name] == pytest.approx(actual[name], rel=0.25), name
 
 
+def test_half_a_width_is_known_where_most_entries_are_shown() -> None:
+    assert _find_median([1.0, 3.0], 3) == 2.0
+    assert np.isnan(_find_median([1.0], 2))
+    assert np.isnan(_find_median([], 0))
+
+
+def test_regressions_are_forecast_on_one_two_four_or_eight_columns() -> None:
+    """Up to the first number of columns for which the noise is too large."""
+    asked = [
+        [numbers_in(asked.answer) for asked in _list_regressions(invent_total(WIDE, 700, variance))]
+        for variance in (0.0, 0.5, 0.9)
+    ]
+    assert asked == [[{8}, {8}], [{2}, {2}, {4}], [{1}, {1}, {2}]]
+
+
+def test_correlations_of_the_first_five_numbers_are_forecast() -> None:
+    rng, names = np.random.default_rng(0), [f"x{k}" for k in range(6)]
+    rows = np.clip(rng.normal(0, 0.2, (300, 1)) + np.linspace(0.01, 0.4, 6) * rng.normal(size=(300, 6)), -1, 1)
+    total = sum_exactly(make_workload(Schema(tuple(Column(name, "number", 0, 1) for name in names))), rows)
+    pairs = [associate(total, names[:n_columns]).correlations for n_columns in (5, 6)]
+    expected, of_six = (np.median([(pair.high - pair.low) / 2 for pair in of_some]) for of_some in pairs)
+    assert widths(forecast_total(total))["correlation of two numbers"] == pytest.approx(expected)
+    assert of_six > 1.1 * expected
+
+
+@pytest.mark.parametrize("n_rows", [70, 85, 100, 120])
+def test_the_rows_that_an_answer_needs_are_named_to_two_digits_and_a_twentieth(n_rows: int) -> None:
+    workload = make_workload(Schema((Column("x", "number", 0, 1),)))
+
+    def ask(n_rows: int) -> ForecastLine:
+        (line,) = forecast_answers(workload, 300.0, n_rows).lines
+        return line
+
+    needed = ask(n_rows).rows_needed
+    assert needed is not None
+    unit = 10 ** (len(str(needed)) - 2)
+    assert needed % unit == 0
+    least = bisect_left(range(2 * needed), True, lo=n_rows, key=lambda rows: not ask(rows).is_refused)
+    assert least <= needed <= 1.05 * least + unit
+
+
+@pytest.mark.parametrize(("needed", "is_named"), [(7.5e8, True), (1.2e9, False)])
+def test_at_most_a_thousand_million_rows_are_named(needed: float, is_named: bool) -> None:
+    """What is needed grows with the standard deviation of the noise."""
+    workload = make_workload(Schema((Column("x", "number", 0, 1),)))
+    (line,) = forecast_answers(workload, 1e8, 1_000).lines
+    assert line.rows_needed is not None
+    (line,) = forecast_answers(workload, 1e8 * (needed / line.rows_needed) ** 2, 10**8).lines
+    assert line.is_refused
+    assert (line.rows_needed is not None) == is_named
+
+
 def first_regression(workload: Workload, noise_variance: float, n_rows: int) -> ForecastLine:
     lines = forecast_answers(workload, noise_variance, n_rows).lines
     return next(line for line in lines if line.question == "regression")
@@ -158,6 +215,14 @@ def test_a_regression_of_up_to_thirty_coefficients_is_forecast(n_levels: int, is
     )
     lines = forecast_answers(make_workload(Schema(columns)), 0.0, 10_000).lines
     assert ("regression" in {line.question for line in lines}) == is_forecast
+
+
+@pytest.mark.parametrize(("n_levels", "n_terms"), [(30, 2), (31, 1)])
+def test_a_number_is_one_of_thirty_coefficients(n_levels: int, n_terms: int) -> None:
+    columns = [Column(name, "number", 0, 1) for name in "xy"]
+    code = Column("code", "category", categories=tuple(f"c{k}" for k in range(n_levels)))
+    asked = _list_regressions(invent_total(make_workload(Schema((*columns, code))), 10_000, 0.0))
+    assert [numbers_in(regression.answer) for regression in asked] == [{n_terms}]
 
 
 def test_a_refused_answer_is_given_from_the_number_of_rows_that_the_forecast_names() -> None:

@@ -55,6 +55,13 @@ def test_what_cannot_be_computed_is_refused_by_name(text: str, named: str) -> No
     assert named in caught.value.problem
 
 
+def test_of_a_long_formula_the_beginning_is_quoted() -> None:
+    for text, quoted in (("y" * 200, "y" * 80), ("y ~ " + "x" * 200, "x" * 60), ("y ~ " + "x" * 200 + ":y", "x" * 60)):
+        with pytest.raises(InputError) as caught:
+            parse_formula(text, COLUMNS)
+        assert repr(quoted) in f"{caught.value.got} {caught.value.problem}"
+
+
 @pytest.mark.parametrize("text", ["y", "y ~", "~ age", "y ~ age ~ ward", "y ~ 1", "y ~ 0 + age", "y ~ age - 1", ""])
 def test_what_is_no_formula_is_refused(text: str) -> None:
     with pytest.raises(InputError) as caught:

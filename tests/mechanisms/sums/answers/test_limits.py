@@ -16,9 +16,17 @@ from mooring.mechanisms.sums.answers.association import associate
 from mooring.mechanisms.sums.answers.correlation import Moments, read_moments
 from mooring.mechanisms.sums.answers.description import describe
 from mooring.mechanisms.sums.answers.readings import Z, read_products
-from mooring.mechanisms.sums.answers.regression import make_design, measure_noise, read_normal_equations, regress
+from mooring.mechanisms.sums.answers.regression import (
+    Regression,
+    make_design,
+    measure_noise,
+    read_normal_equations,
+    regress,
+)
 from mooring.mechanisms.sums.answers.survival import estimate_survival
 from mooring.mechanisms.sums.general.total import PairwiseTotal, sum_exactly
+from mooring.mechanisms.sums.general.workload import make_workload
+from mooring.tables.schema import Column, MissingRule, Schema
 from mooring.typing import Vector
 from tests.mechanisms.sums.answers.support import differentiate
 from tests.mechanisms.sums.answers.test_noise import WORKLOAD, draw_total
@@ -195,6 +203,90 @@ def test_the_noise_on_a_regression_is_measured_as_the_largest_mean_square_in_uni
         lambda variance: is_answered(lambda: regress(with_variance(TOTAL, variance), "site ~ score")), 1.0, 1e3
     )
     assert turn == pytest.approx((0.5 / expected) ** 2, rel=1e-6)
+
+
+class Line:
+    """Rows with y = x, and how much they explain of y if less of its sum of squares is left than they have."""
+
+    def __init__(self, missing: MissingRule, variance: float) -> None:
+        n = 2_000
+        x = np.random.default_rng(0).uniform(-1, 1, n)
+        workload = make_workload(Schema((Column("x", "number", 0, 10), Column("y", "number", 0, 10, missing=missing))))
+        gone = [np.zeros(n)] if missing == "indicate" else []
+        self.n_rows, self.total = n, with_variance(sum_exactly(workload, np.column_stack([x, x, *gone])), variance)
+        place = np.linspace(-1, 1, 8)
+        self.x, self.y = (
+            workload.functional(name, np.append(place, [0.0] * n_gone)) for name, n_gone in (("x", 0), ("y", len(gone)))
+        )
+
+    def ask(self, excess: float) -> Regression:
+        """The regression if the sum of squares of y is smaller by this."""
+        workload = self.total.workload
+        bubble, matrix = workload.bubbles[1], self.total.matrix.copy()
+        matrix[0, bubble] -= excess / (2 * workload.product(self.y, self.y)[0, bubble])
+        matrix[bubble, 0] = matrix[0, bubble]
+        return regress(replace(self.total, matrix=matrix), "y ~ x")
+
+    def find_error(self) -> tuple[float, float]:
+        """The standard error of the sum of squared residuals, and what fitting to noise removes from it."""
+        x, y, constant = self.x, self.y, self.total.workload.constant
+        pairs = [(constant, y), (constant, x), (x, y), (x, x), (y, y), (constant, constant)]
+        readings = read_products(self.total, pairs)
+        (error,) = readings.combine(np.array([[0.0, 0, -2, 1, 1, 0]])).errors
+        left = readings.combine(np.array([[1.0, -1, 0, 0, 0, 0], [0.0, 0, 1, -1, 0, 0]]))  # b − Gβ with β = (0, 1)
+        _, of_x, _, of_squares, _, n = readings.values
+        return float(error), float(np.trace(np.linalg.solve([[n, of_x], [of_x, of_squares]], left.noise)))
+
+
+@pytest.mark.parametrize(("missing", "most"), [("refuse", 6.0), ("indicate", 3.0)])
+def test_terms_explain_more_than_there_is_by_some_standard_errors_of_the_noise(
+    missing: MissingRule, most: float
+) -> None:
+    """By more of them where outcomes are always known, so that only noise or invented sums do that."""
+    line = Line(missing, 0.5)
+    error, fitted = line.find_error()
+    turn = find_turn(lambda excess: is_answered(lambda: line.ask(excess)), error, 20 * error)
+    assert turn == pytest.approx(most * error + fitted, rel=1e-4)
+    deviation = 5 * math.sqrt(error / (line.n_rows - 2))  # the range of y is 10, and 2 in the design
+    assert line.ask(error).residual_sd == pytest.approx(deviation, rel=1e-4)
+
+
+def test_without_noise_terms_explain_more_than_there_is_by_rounding_alone() -> None:
+    line = Line("refuse", 0.0)
+    squares = float(read_products(line.total, [(line.y, line.y)]).values[0])
+    turn = find_turn(lambda excess: is_answered(lambda: line.ask(excess)), 1e-11 * squares, 1e-7 * squares)
+    assert turn == pytest.approx(1e-9 * squares, rel=1e-3)
+    assert line.ask(0.0).residual_sd == pytest.approx(5 * math.sqrt(1e-12 * squares / (line.n_rows - 2)), rel=1e-6)
+
+
+def draw_two(share: float) -> PairwiseTotal:
+    """Two terms that are equal but for this share of the rows, and an outcome."""
+    rng, n = np.random.default_rng(3), 900
+    workload = make_workload(Schema(tuple(Column(name, "integer", 0, 2) for name in "yab")))
+    rows = rng.integers(-1, 2, (n, 3)).astype(float)
+    different, equal = (sum_exactly(workload, rows[:, places]) for places in ([0, 1, 2], [0, 1, 1]))
+    return replace(equal, matrix=(1 - share) * equal.matrix + share * different.matrix)
+
+
+def test_terms_follow_from_each_other_up_to_rounding() -> None:
+    share = find_turn(lambda share: is_answered(lambda: regress(draw_two(share), "y ~ a + b")), 1e-12, 1e-6)
+    total = draw_two(share)
+    eigenvalues = np.linalg.eigvalsh(read_normal_equations(total, make_design(total, "y ~ a + b")).matrix)
+    assert eigenvalues[0] / eigenvalues[-1] == pytest.approx(1e-10, rel=1e-3)
+
+
+def test_a_regression_is_refused_for_few_rows_for_noise_or_for_terms_that_follow_from_each_other() -> None:
+    def refuse(share: float, n_rows: float, variance: float) -> str:
+        total = draw_two(share)
+        with pytest.raises(InputError) as caught:
+            regress(with_variance(scale(total, n_rows / total.n_rows), variance), "y ~ a + b")
+        return caught.value.problem
+
+    few, equal, noisy = refuse(1.0, 3.9, 0.0), refuse(0.0, 4.1, 0.0), refuse(1.0, 4.1, 1.0)
+    assert len({few, equal, noisy}) == 3
+    assert refuse(0.0, 3.9, 0.0) == refuse(1.0, 3.9, 1.0) == few
+    assert refuse(0.0, 900, 0.0) == equal
+    assert refuse(0.0, 900, 1.0) == noisy
 
 
 @pytest.mark.parametrize("variance", [0.0, 0.3])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from mooring.mechanisms.sums.general.total import PairwiseTotal, sum_exactly
 from mooring.mechanisms.sums.general.workload import make_workload
 from mooring.tables.schema import Column, Schema
 from mooring.typing import Matrix, Vector
+from tests.record import check_record
 
+RECORD = Path(__file__).parent / "record.json"
 SCHEMA = Schema(
     (
         Column("kind", "category", categories=("a", "b", "c")),
@@ -59,6 +62,23 @@ def test_a_mixture_has_the_pairs_of_columns_of_a_total_without_noise() -> None:
     assert all(table.sum(axis=1) == pytest.approx(1) for table in mixture.tables)
 
 
+def test_a_fit_begins_as_on_record() -> None:
+    """Three steps from the start, of the number of components that is fitted by default; more amplify rounding."""
+    mixture = fit_mixture(draw_total(), n_steps=3)
+    margins = [mixture.weights @ table for table in mixture.tables]
+    deviations = [
+        np.sqrt(mixture.weights @ (table - margin) ** 2) for table, margin in zip(mixture.tables, margins, strict=True)
+    ]
+    figures = {"components": len(mixture.weights), "margins": margins, "deviations": deviations}
+    check_record(RECORD, "mixture", figures | {"spreads": mixture.spreads}, rel=1e-4)
+
+
+def test_the_share_of_a_level_without_rows_starts_at_a_hundredth_of_a_percent() -> None:
+    total = sum_exactly(WORKLOAD, encode(np.tile([0.0, 1.0], 50), np.full(100, 35.0), np.zeros(100)))
+    margin = mixtures._find_margin(total, WORKLOAD.column("kind"))
+    np.testing.assert_allclose(margin, np.array([0.5, 0.5, 1e-4]) / 1.0001, rtol=1e-9)
+
+
 def test_interactions_are_shrunk_as_their_noise_asks() -> None:
     """By James and Stein: by the noise of all but two of them, in units of their squares; those of a line apart."""
     total, noise = draw_total(), 40.0
@@ -84,6 +104,18 @@ def test_interactions_are_shrunk_as_their_noise_asks() -> None:
     assert min(factors) == 0
     assert any(0.1 < factor < 0.95 for factor in factors)
     np.testing.assert_allclose(mixtures._shrink_blocks(total), S, atol=1e-9)
+
+
+@pytest.mark.parametrize(("n_words", "is_shrunk"), [(3, False), (4, True)])
+def test_three_interactions_are_shrunk_and_two_are_not(n_words: int, is_shrunk: bool) -> None:
+    columns = (
+        Column("kind", "category", categories=tuple("abcd"[:n_words])),
+        Column("flag", "category", categories=("no", "yes")),
+    )
+    kind, flag = np.arange(240) % n_words, np.arange(240) % 7 == 0
+    total = sum_exactly(make_workload(Schema(columns)), np.hstack([np.eye(n_words)[kind], np.eye(2)[flag.astype(int)]]))
+    changed = mixtures._shrink_blocks(replace(total, noise_variance=2.0)) != total.matrix
+    assert changed.any() == is_shrunk
 
 
 @pytest.mark.parametrize(("share_between", "spread"), [(0.0, 0.0), (0.5, 0.5), (1.0, 1.0)])

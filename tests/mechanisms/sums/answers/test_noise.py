@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mooring.mechanisms.sums.answers.association import associate
-from mooring.mechanisms.sums.answers.description import describe
+from mooring.mechanisms.sums.answers.description import _project_shares, describe
 from mooring.mechanisms.sums.answers.readings import Readings, Z, find_ratio_interval, list_levels
 from mooring.mechanisms.sums.answers.regression import regress
 from mooring.mechanisms.sums.answers.survival import Estimator, estimate_survival
@@ -156,6 +156,61 @@ def test_a_standard_deviation_has_the_interval_of_its_fourth_moment_and_of_the_n
     half = Z * np.sqrt((fourth - variance**2) / N + differentiate(total, vary)[0, 0])
     assert entry.estimate == pytest.approx(score.std(ddof=1), rel=1e-9)
     assert (entry.low, entry.high) == pytest.approx(np.sqrt([variance - half, variance + half]), rel=1e-6)
+
+
+def test_counts_that_noise_has_made_negative_are_zero() -> None:
+    """And so is the end of an interval that would be below zero."""
+    words, counts = tuple("abcde"), np.array([500.0, 3.0, 0.4, -0.6, -50.0])
+    workload = make_workload(Schema((Column("kind", "category", categories=words),)))
+    rows = [sum_exactly(workload, np.eye(5)[[k]]) for k in range(5)]
+    matrix = np.tensordot(counts, [row.matrix for row in rows], axes=1)
+    total = replace(rows[0], matrix=matrix, noise_variance=0.5)
+    entries = [entry for entry in describe(total).statistics if entry.statistic == "count" and entry.level]
+    for entry, count, indicator in zip(entries, counts, list_levels(total, "kind"), strict=True):
+        half = Z * np.sqrt(total.covariance([workload.product(indicator, workload.constant)])[0, 0])
+        assert 0.6 < half < 10
+        expected = np.maximum(0, [count, count - half, count + half])
+        assert (entry.estimate, entry.low, entry.high) == pytest.approx(tuple(expected), abs=1e-9)
+
+
+def test_shares_of_no_rows_are_unknown() -> None:
+    assert np.isnan(_project_shares(np.zeros(3))).all()
+
+
+def test_a_mean_whose_variance_noise_has_made_negative_has_the_interval_of_the_noise() -> None:
+    """Of 1,000 rows at the middle of the range, from which noise has taken 50 at its ends."""
+    workload = make_workload(Schema((Column("dose", "integer", 0, 2),)))
+    matrices = [
+        sum_exactly(workload, np.repeat(at, n)[:, None]).matrix for at, n in (([0.0], 1_000), ([-1.0, 1.0], 25))
+    ]
+    total = PairwiseTotal(workload, matrices[0] - matrices[1], noise_variance=2.0)
+    mean, sd = (entry for entry in describe(total, columns=["dose"]).statistics if entry.column)
+    number, constant = workload.number("dose"), workload.constant
+    for end in (mean.low, mean.high):
+        matrix = workload.product(number, constant) - end * workload.product(constant, constant)
+        assert abs(950 * (1 - end)) == pytest.approx(Z * np.sqrt(total.covariance([matrix])[0, 0]), rel=1e-6)
+    assert np.isnan(sd.estimate)
+    assert sd.low == 0
+
+
+def test_the_interval_of_a_standard_deviation_ends_at_zero_and_at_half_the_range() -> None:
+    workload = make_workload(Schema((Column("score", "integer", 0, 3),)))
+    for places, end, expected in (([-1 / 3], "low", 0.0), ([-1.0, 1.0], "high", 1.5)):
+        rows = np.repeat(places, 400)[:, None]
+        entries = describe(replace(sum_exactly(workload, rows), noise_variance=1.0)).statistics
+        (entry,) = [entry for entry in entries if entry.statistic == "sd"]
+        assert getattr(entry, end) == expected
+        assert entry.low < entry.high
+
+
+def test_the_interval_of_a_standard_deviation_between_nodes_has_the_fourth_moment_of_the_rows() -> None:
+    """Nodes are 1.2 standard deviations apart, and hat functions add a third to the fourth moment."""
+    rng, n = np.random.default_rng(8), 20_000
+    x = np.clip(rng.choice([0.15, 0.3], n) * rng.normal(size=n), -1, 1)
+    total = sum_exactly(make_workload(Schema((Column("x", "number", -1, 1),))), x[:, None])
+    (entry,) = [entry for entry in describe(total).statistics if entry.statistic == "sd"]
+    half = Z * np.sqrt((np.mean((x - x.mean()) ** 4) - x.var() ** 2) / n)
+    assert (entry.high**2 - entry.low**2) / 2 == pytest.approx(half, rel=0.01)
 
 
 @pytest.mark.parametrize("by", ["", "site"])

@@ -15,7 +15,13 @@ from mooring.mechanisms.sums.answers import odds_ratios
 from mooring.mechanisms.sums.answers.mixture import Mixture
 from mooring.mechanisms.sums.answers.odds_ratios import OddsRatios, estimate_odds_ratios
 from mooring.mechanisms.sums.answers.readings import Z
-from mooring.mechanisms.sums.answers.regression import Spread, make_design, measure_noise, read_normal_equations
+from mooring.mechanisms.sums.answers.regression import (
+    DesignColumn,
+    Spread,
+    make_design,
+    measure_noise,
+    read_normal_equations,
+)
 from mooring.mechanisms.sums.general.total import PairwiseTotal, sum_exactly
 from mooring.mechanisms.sums.general.workload import make_workload
 from mooring.tables.schema import Column, Schema
@@ -109,6 +115,14 @@ def test_an_interval_has_each_value_that_lies_within_its_own_standard_errors() -
     assert Spread(0.04, 0.03, 0.05).find_p(0.5, math.inf) == pytest.approx(math.erfc(0.5 / math.sqrt(2 * variance)))
 
 
+def test_a_ratio_of_a_unit_that_is_far_larger_than_the_range_is_finite() -> None:
+    column = DesignColumn("x", "", "", WORKLOAD.constant, scale=1e-3)
+    ratio = odds_ratios._state_ratio(column, 2.0, Spread(0.04, 0.0, 0.0), 0.0)
+    assert 1e300 < ratio.low == ratio.odds_ratio == ratio.high < math.inf
+    ratio = odds_ratios._state_ratio(column, -2.0, Spread(0.04, 0.0, 0.0), 0.0)
+    assert ratio.low == ratio.odds_ratio == ratio.high == 0
+
+
 @pytest.fixture
 def known_mixture(monkeypatch: pytest.MonkeyPatch) -> None:
     """The distribution of the rows itself, in place of a mixture that is fitted to them."""
@@ -152,6 +166,17 @@ def test_noise_that_a_regression_does_not_bear_is_refused() -> None:
     estimate_odds_ratios(replace(total, noise_variance=0.4 * most), "ill ~ score")
     with pytest.raises(InputError) as caught:
         estimate_odds_ratios(replace(total, noise_variance=1.02 * most), "ill ~ score")
+    assert caught.value.what == "formula"
+
+
+@pytest.mark.usefixtures("known_mixture")
+def test_an_interval_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    total, _, _ = draw_rows()
+    monkeypatch.setattr(odds_ratios._Solution, "find_spread", lambda *_: Spread(0.04, 0.0, 0.0))
+    assert len(estimate_odds_ratios(total, "ill ~ score").ratios) == 1
+    monkeypatch.setattr(odds_ratios._Solution, "find_spread", lambda *_: Spread(0.04, 0.0, 1.0))
+    with pytest.raises(InputError) as caught:
+        estimate_odds_ratios(total, "ill ~ score")
     assert caught.value.what == "formula"
 
 

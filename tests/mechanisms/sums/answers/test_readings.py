@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import brentq
 
 from mooring.mechanisms.sums.answers.answer import Source, write_number, write_p
 from mooring.mechanisms.sums.answers.readings import Readings, Z, find_p_value, find_ratio_interval, find_share_interval
@@ -68,6 +69,16 @@ def test_a_ratio_to_what_may_be_zero_has_no_interval(y: float, yy: float) -> Non
     assert np.isnan(find_ratio_interval(read(1.0, y, 1.0, 0.0, yy), (0.0, 0.0, 0.0))).all()
     if yy:
         assert np.isfinite(find_ratio_interval(read(1.0, 5.0, 1.0, 0.0, 0.999 * 25 / Z**2), (0.0, 0.0, 0.0))).all()
+
+
+def test_rounding_of_a_part_in_a_million_million_does_not_take_an_interval_away() -> None:
+    """Without noise, both ends of an interval are the ratio, and rounding may put them a little beyond each other."""
+
+    def is_one_place(a: float) -> bool:
+        return find_ratio_interval(read(50.0, 100.0), (-a, 0.0, 0.0), (0.0, 1.0)) != (0.0, 1.0)
+
+    turn = math.exp(brentq(lambda log: is_one_place(math.exp(log)) - 0.5, math.log(1e-11), math.log(1e-7), xtol=1e-6))
+    assert Z**2 * turn / 50.0**2 == pytest.approx(1e-12, rel=1e-3, abs=0)
 
 
 def test_an_estimate_without_a_standard_error_has_no_p() -> None:

@@ -124,7 +124,7 @@ def test_what_a_total_answers_is_as_on_record(drawn: str, asked: str, monkeypatc
     check_record(RECORD, f"{asked}, {drawn}", [*figures_in(plain)] or plain, rel=1e-4)
 
 
-@pytest.mark.parametrize(("variance", "n_rows"), [(0.0, 200), (30.0, 5_000), (3_000.0, 20_000)])
+@pytest.mark.parametrize(("variance", "n_rows"), [(0.0, 1), (0.0, 200), (30.0, 5_000), (3_000.0, 20_000)])
 def test_what_is_forecast_of_answers_is_as_on_record(variance: float, n_rows: int) -> None:
     forecast = forecast_answers(population().workload, variance, n_rows)
     check_record(RECORD, f"forecast, {variance:g}, {n_rows}", [*figures_in(forecast.as_dict())], rel=1e-4)

@@ -8,20 +8,25 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from mooring.errors import InputError
 from mooring.mechanisms.sums.answers.answer import Answer
 from mooring.mechanisms.sums.answers.association import associate
+from mooring.mechanisms.sums.answers.correlation import Moments, read_moments
 from mooring.mechanisms.sums.answers.description import describe
-from mooring.mechanisms.sums.answers.readings import read_products
+from mooring.mechanisms.sums.answers.odds_ratios import estimate_odds_ratios
+from mooring.mechanisms.sums.answers.readings import Readings, find_ratio_interval, read_products
 from mooring.mechanisms.sums.answers.regression import RegressionTerm, regress
 from mooring.mechanisms.sums.answers.survival import estimate_survival
 from mooring.mechanisms.sums.general.survival import Survival
 from mooring.mechanisms.sums.general.total import PairwiseTotal, sum_exactly
 from mooring.mechanisms.sums.general.workload import make_workload
 from mooring.tables.schema import Column, Schema
-from mooring.testing.answers import draw_total, measure_coverage
+from mooring.testing.answers import draw_total, measure_coverage, population
 from mooring.typing import Matrix
+from tests.mechanisms.sums.answers.support import differentiate
+from tests.mechanisms.sums.test_workload import LOGS, SCHEMA, draw_rows
 
 N = 4_000
 N_TESTS = 150
@@ -211,26 +216,6 @@ def test_sums_that_contradict_each_other_are_refused() -> None:
     assert caught.value.what == "formula"
 
 
-def test_a_negative_residual_variance_is_put_down_to_noise_where_outcomes_are_always_known() -> None:
-    rng, n = np.random.default_rng(0), 2_000
-    workload = make_workload(Schema((Column("x", "number", 0, 10), Column("y", "number", 0, 10))))
-    rows = np.repeat(rng.uniform(-1, 1, (n, 1)), 2, axis=1)
-    total = replace(sum_exactly(workload, rows), noise_variance=0.5)
-    x, y, bubble = workload.number("x"), workload.number("y"), workload.bubbles[1]
-    squares = read_products(total, [(y, y), (x, y), (x, x)])
-    (error,) = squares.combine(np.array([[1.0, -2.0, 1.0]])).errors
-    coefficient = workload.product(y, y)[0, bubble]
-    for n_errors in (4.5, 7.0):  # by which the terms explain more than there is
-        matrix = total.matrix.copy()
-        matrix[0, bubble] -= n_errors * error / (2 * coefficient)
-        matrix[bubble, 0] = matrix[0, bubble]
-        if n_errors < 6:
-            assert regress(replace(total, matrix=matrix), "y ~ x").terms[1].estimate == pytest.approx(1, abs=0.1)
-        else:
-            with pytest.raises(InputError):
-                regress(replace(total, matrix=matrix), "y ~ x")
-
-
 def test_shares_that_are_shown_add_up_to_all_where_noise_makes_rare_levels_negative() -> None:
     rng, words = np.random.default_rng(0), tuple("abcdefgh")
     workload = make_workload(Schema((Column("kind", "category", categories=words),)))
@@ -260,6 +245,7 @@ def test_an_empty_group_is_left_out_and_an_empty_level_is_counted_with_the_refer
     [
         lambda total: describe(total, by="height"),
         lambda total: describe(total, by="bmi"),
+        lambda total: describe(total, by="months × status"),
         lambda total: describe(total, columns=["height"]),
         lambda total: regress(total, "bmi ~ crp"),
         lambda total: regress(total, "bmi ~ log(age)"),
@@ -273,6 +259,74 @@ def test_an_empty_group_is_left_out_and_an_empty_level_is_counted_with_the_refer
 def test_what_the_study_has_not_declared_is_refused(ask: object) -> None:
     with pytest.raises(InputError):
         ask(draw_total(0, 1.0, 6_000))  # type: ignore[operator]
+
+
+def test_a_logarithm_that_begins_at_zero_has_no_linear_term() -> None:
+    rows, _ = draw_rows(np.random.default_rng(4))
+    total = sum_exactly(make_workload(SCHEMA, log_scaled=LOGS), rows[:, :-1], rows[:, -1])
+
+    def refuse(term: str) -> InputError:
+        with pytest.raises(InputError) as caught:
+            regress(total, f"children ~ {term}")
+        return caught.value
+
+    assert "log(marker)" in refuse("marker").cure
+    assert refuse("log(age)").cure == "Write age."
+    assert refuse("income").cure == refuse("log(income)").cure
+    assert "log(income)" not in refuse("income").cure
+
+
+def draw_smokers(n: int = 600) -> tuple[PairwiseTotal, Matrix]:
+    """Rows of whom a fifth may smoke or not; smoker (2 is missing), score, and a ward that is always the first."""
+    rng = np.random.default_rng(6)
+    score = rng.integers(0, 4, n)
+    smoker = np.where(rng.random(n) < 0.2, 2, rng.random(n) < 0.2 + 0.15 * score)
+    columns = (
+        Column("smoker", "category", categories=("no", "yes"), missing="indicate"),
+        Column("score", "integer", 0, 3),
+        Column("ward", "category", categories=("a", "b")),
+    )
+    rows = np.hstack([np.eye(3)[smoker], score[:, None] / 1.5 - 1, np.tile([1.0, 0.0], (n, 1))])
+    return sum_exactly(make_workload(Schema(columns)), rows), np.column_stack([smoker, score]).astype(float)
+
+
+def test_two_levels_of_which_some_are_missing_are_an_outcome_and_have_correlations() -> None:
+    total, rows = draw_smokers()
+    known = rows[:, 0] < 2
+    y, z = rows[known, 0], np.column_stack([np.ones(len(rows)), rows[:, 1]])
+    answer = regress(total, "smoker ~ score")
+    assert answer.outcome == "smoker = yes"
+    expected = np.linalg.solve(z.T @ z * known.mean(), z[known].T @ y)
+    np.testing.assert_allclose([term.estimate for term in answer.terms], expected, rtol=1e-9)
+    (pair,) = associate(total, ["smoker", "score"]).correlations
+    covariance = np.mean(y * rows[known, 1]) - y.mean() * rows[known, 1].mean()
+    assert pair.correlation == pytest.approx(covariance / (y.std() * rows[:, 1].std()), rel=1e-9)
+
+
+def test_where_all_levels_are_counted_with_the_reference_a_regression_has_its_intercept_alone() -> None:
+    total, rows = draw_smokers()
+    (term,) = regress(total, "smoker ~ ward").terms
+    assert term.estimate == pytest.approx(rows[rows[:, 0] < 2, 0].mean(), rel=1e-9)
+    with pytest.raises(InputError) as caught:
+        estimate_odds_ratios(total, "smoker ~ ward")
+    assert caught.value.what == "formula"
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_correlation_that_noise_makes_larger_than_one_is_shown_as_one(sign: float) -> None:
+    x = np.random.default_rng(1).integers(-1, 2, 900)
+    workload = make_workload(Schema(tuple(Column(name, "integer", 0, 2) for name in "xy")))
+    exact = sum_exactly(workload, np.column_stack([x, sign * x]))
+    matrix, (first, second) = exact.matrix.copy(), workload.starts
+    matrix[first, second] = matrix[second, first] = 1.01 * matrix[first, second]
+    total = replace(exact, matrix=matrix, noise_variance=1.0)
+    moments = read_moments(total, *workload.columns)
+    assert isinstance(moments, Moments)
+    assert 1.005 < sign * moments.correlation < 1.02
+    (pair,) = associate(total).correlations
+    assert pair.correlation == sign
+    assert (pair.high if sign > 0 else pair.low) == sign
+    assert 0 < sign * (pair.low if sign > 0 else pair.high) < 1
 
 
 def test_a_study_without_times_has_no_survival() -> None:
@@ -357,6 +411,99 @@ def ask_of_few(total: PairwiseTotal, arms: PairwiseTotal) -> Iterator[str]:
             yield str(error)
         else:
             yield from (answer.included, *answer.notes)
+
+
+def test_a_table_has_a_note_for_each_limit_that_it_has() -> None:
+    """Of approximate deviations in groups, of counts that the noise protects, and of what is not shown."""
+    exact, noisy = population().draw(np.random.default_rng(0)), draw_total(0, 1.0, 6_000)
+
+    def count_notes(total: PairwiseTotal) -> list[int]:
+        asked = (("", "bmi"), ("sex", "children"), ("sex", "bmi"))
+        return [len(describe(total, by=by, columns=[column]).notes) for by, column in asked]
+
+    assert count_notes(exact) == [0, 0, 1]
+    assert count_notes(noisy) == [1, 1, 2]
+    few = replace(exact, matrix=exact.matrix / exact.n_rows)
+    (note,) = describe(few, columns=["bmi", "ward"]).notes
+    assert "bmi" in note
+    assert "ward" in note
+
+
+def test_a_table_by_groups_needs_a_group_that_is_not_empty() -> None:
+    stages = np.eye(4)[np.zeros(800, dtype=int)]
+    total = sum_exactly(MISSING, np.column_stack([np.zeros(800), np.zeros(800), stages, np.linspace(-1, 1, 800)]))
+    assert describe(total, by="stage").groups == ("all", "I")
+    with pytest.raises(InputError) as caught:
+        describe(replace(total, matrix=0 * total.matrix), by="stage")
+    assert caught.value.what == "by"
+
+
+MANY = {(5, 1): 1_000, (15, 0): 8_000, (90, 0): 900}
+
+
+def test_a_note_says_whether_a_group_is_empty_or_small() -> None:
+    def note(rows_of_b: dict[tuple[int, int], int], variance: float) -> str:
+        total = replace(sum_counts({"a": MANY, "b": rows_of_b}), noise_variance=variance)
+        (note,) = estimate_survival(total, by="arm", estimator="life-table").notes
+        return note
+
+    censored_early = {(5, 0): 1}
+    assert note({}, 0.0) != note(censored_early, 0.0)
+    assert note({}, 9.0) == note(censored_early, 9.0)
+    assert note({}, 9.0) not in (note({}, 0.0), note(censored_early, 0.0))
+
+
+def test_a_note_says_why_a_curve_ends_and_whether_that_leaves_the_median_unknown() -> None:
+    def note(cells: dict[tuple[int, int], int], variance: float = 0.0) -> str:
+        total = replace(sum_counts({"a": cells}), noise_variance=variance)
+        answer = estimate_survival(total, estimator="life-table")
+        assert answer.points[-1].end == 20.0
+        (note,) = answer.notes
+        return note
+
+    most_live, most_die = {(5, 1): 100, (15, 0): 800}, {(5, 1): 600, (15, 0): 300}
+    assert note(most_live) == note(most_die)
+    assert note(most_live) != note(most_live | {(30, 1): 1, (30, 0): 1})
+    assert note(most_live, 9.0) != note(most_die, 9.0)
+    assert note(most_live, 9.0).startswith(note(most_die, 9.0).rstrip("."))
+
+
+def test_negative_counts_of_events_do_not_let_survival_rise() -> None:
+    """Of 1,000 rows that live, noise makes the events of the first interval −10 and those censored in the second −20."""
+    matrices = [sum_counts({"a": cells}) for cells in ({(90, 0): 1_000, (15, 1): 50}, {(5, 1): 10, (15, 0): 20})]
+    total = replace(matrices[0], matrix=matrices[0].matrix - matrices[1].matrix, noise_variance=1.0)
+    points = estimate_survival(total).points
+    assert [point.at_risk for point in points] == pytest.approx([1_020, 1_030, 1_000, 1_000])
+    assert [point.events for point in points] == pytest.approx([0, 50, 0, 0], abs=1e-9)
+    assert [point.censored for point in points] == pytest.approx([0, 0, 0, 0], abs=1e-9)
+    raw = (1 + 10 / 1_020) * (1 - 50 / 1_030)
+    assert [point.survival for point in points] == pytest.approx([1, raw, raw, raw])
+
+    def survive(moved: PairwiseTotal) -> list[float]:
+        levels = [moved.workload.indicator("weeks × status", name) for name in moved.workload.columns[-1].names]
+        d_1, c_1, d_2, *later = read_products(moved, [(level, moved.workload.constant) for level in levels]).values
+        at_risk = d_2 + sum(later)
+        return [(1 - d_1 / (d_1 + c_1 + at_risk)) * (1 - d_2 / at_risk)]
+
+    noise = differentiate(total, survive)[0, 0]
+    read = Readings(np.array([raw, 1.0]), np.diag([noise, 0.0]))  # as if of the 1,030 at risk in the second interval
+    interval = find_ratio_interval(read, (0.0, 1 / 1_030, -1 / 1_030), (0.0, 1.0))
+    assert (points[1].low, points[1].high) == pytest.approx(interval, rel=1e-6)
+
+
+def test_a_log_rank_test_of_few_rows_is_that_of_scipy() -> None:
+    """Of the last two at risk, of either arm, one has the event."""
+    arms = {"a": {(5, 1): 6, (15, 1): 4, (30, 1): 1}, "b": {(5, 1): 3, (15, 0): 2, (15, 1): 3, (30, 0): 1}}
+    samples = [
+        stats.CensoredData(
+            [week for (week, dead), n in cells.items() for _ in range(n) if dead],
+            right=[week + 1 for (week, dead), n in cells.items() for _ in range(n) if not dead],
+        )
+        for cells in arms.values()
+    ]
+    test = estimate_survival(sum_counts(arms), by="arm").log_rank
+    assert test is not None
+    assert test.chi_square == pytest.approx(stats.logrank(*samples).statistic ** 2, rel=1e-9)
 
 
 def test_answers_speak_of_noise_where_there_is_some() -> None:

@@ -19,6 +19,7 @@ from mooring.mechanisms.sums.general.total import PairwiseTotal, sum_exactly
 from mooring.mechanisms.sums.general.workload import make_workload
 from mooring.tables.schema import Column, Schema
 from mooring.testing.answers import draw_total, population
+from tests.mechanisms.sums.answers.test_record import invent_mixture
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +70,34 @@ def test_the_file_says_that_its_rows_are_synthetic(synthetic: SyntheticRows, tmp
     assert header == synthetic.header
     assert json.loads(metadata[b"mooring"])["synthetic"] is True
     assert (header.source.epsilon, header.source.delta, header.source.unit) == (1.0, 1e-5, "row")
+
+
+def draw_kinds(n_rows: int) -> PairwiseTotal:
+    """Rows of which nine in ten are of the first kind, and all of the first size."""
+    workload = make_workload(
+        Schema(tuple(Column(name, "category", categories=("a", "b")) for name in ("kind", "size")))
+    )
+    kinds = np.eye(2)[(np.arange(n_rows) % 10 == 9).astype(int)]
+    return sum_exactly(workload, np.hstack([kinds, np.tile([1.0, 0.0], (n_rows, 1))]))
+
+
+def test_by_default_there_are_as_many_rows_as_the_total_has_and_the_seed_is_zero(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mooring.mechanisms.sums.answers.synthesis.fit_mixture", invent_mixture)
+    total = draw_kinds(120)
+    rows = synthesize(total)
+    assert len(rows.table) == 120
+    assert rows.header.seed == 0
+    assert rows.table.equals(synthesize(total, seed=0).table)
+    assert not rows.table.equals(synthesize(total, seed=1).table)
+    assert len(synthesize(total, 1).table) == 1
+
+
+def test_rows_are_drawn_again_twenty_times_before_they_are_left_out() -> None:
+    rows = synthesize(draw_kinds(1_000), 40_000, impossible=[{"kind": "a", "size": "a"}])
+    assert (rows.to_frame().kind == "b").mean() > 0.99
+    assert len(rows.table) == pytest.approx(40_000 * (1 - 0.9**21), abs=200)
 
 
 @pytest.mark.parametrize(

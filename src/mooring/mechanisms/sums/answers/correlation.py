@@ -77,7 +77,7 @@ def read_moments(total: PairwiseTotal, first: Levels, second: Levels) -> Moments
     of_each = [(z, other) for z, known in ((x, known_x), (y, known_y)) for other in (z, constant)]
     sums = read_products(total, [*across, *of_each, (known_x, constant), (known_y, constant)])
     xy, sum_x, sum_y, n, xx, all_x, yy, all_y, n_x, n_y = (float(value) for value in sums.values)
-    if min(n - 3, n_x - 3, n_y - 3) <= 0:
+    if min(n, n_x, n_y) <= 3:
         return "too few rows have both values"
     mean_x, mean_y = all_x / n_x, all_y / n_y
     c, v, w = xy / n - sum_x * sum_y / n**2, xx / n_x - mean_x**2, yy / n_y - mean_y**2

@@ -97,7 +97,7 @@ def _draw_rows(probabilities: Matrix, rng: np.random.Generator) -> Indices:
     return np.asarray(np.minimum(levels, probabilities.shape[1] - 1))
 
 
-def fit_mixture(total: PairwiseTotal, *, n_components: int = N_COMPONENTS) -> Mixture:
+def fit_mixture(total: PairwiseTotal, *, n_components: int = N_COMPONENTS, n_steps: int = _N_STEPS) -> Mixture:
     """Return the mixture whose total is nearest to this one."""
     workload, n = total.workload, max(total.n_rows, 1.0)
     target = _shrink_blocks(total)[: workload.n_features, : workload.n_features] / n
@@ -131,7 +131,7 @@ def fit_mixture(total: PairwiseTotal, *, n_components: int = N_COMPONENTS) -> Mi
         return float((error**2).sum()) / 2, gradient
 
     first = np.concatenate([np.zeros(n_components), logits.ravel()])
-    options = {"maxiter": _N_STEPS, "ftol": 1e-12, "gtol": 1e-9}
+    options = {"maxiter": n_steps, "ftol": 1e-12, "gtol": 1e-9}
     weights, table = unpack(minimize(objective, first, jac=True, method="L-BFGS-B", options=options).x)
     tables = np.split(table, workload.ends[:-1], axis=1)
     spreads = [

@@ -125,6 +125,13 @@ def estimate_odds_ratios(total: PairwiseTotal, formula: str) -> OddsRatios:
     if not design.outcome.level:
         problem = f"The outcome {design.outcome.term!r} is a number; odds ratios need an outcome with two levels."
         raise InputError("formula", problem=problem, cure="Choose such an outcome, or a linear regression.")
+    if len(design.columns) == 1:
+        problem = (
+            "There is nothing to compare: of each term, only the reference has rows that stand out from the noise."
+        )
+        if not total.noise_variance:
+            problem = "There is nothing to compare: of each term, only the reference has rows."
+        raise InputError("formula", problem=problem, cure="Use other terms.")
     equations = read_normal_equations(total, design)
     if measure_noise(equations) > MOST_NOISE:
         raise refuse_regression(equations)
@@ -134,7 +141,7 @@ def estimate_odds_ratios(total: PairwiseTotal, formula: str) -> OddsRatios:
     solution = _solve(equations, z)
     beta, spreads = solution.coefficients, [solution.find_spread(equations, k) for k in range(equations.n_terms)]
     errors = np.sqrt([spread.constant for spread in spreads])
-    if errors[1:].max(initial=0.0) > _PRIOR_SCALE:  # which only the noise can do
+    if errors[1:].max() > _PRIOR_SCALE:  # which only the noise can do
         raise refuse_regression(equations)
     bias = _measure_bias(mixture, design, equations.n_rows) / errors
     worst = int(np.argmax(np.abs(bias[1:]))) + 1

@@ -300,7 +300,7 @@ class NormalEquations:
     readings: Readings
     """The upper triangle of G row by row, then b, then Σy²."""
     n_rows: float
-    is_scaled: bool = False
+    is_scaled: bool
     """Whether G is that of all rows, scaled to the rows whose outcome is known."""
 
     @property
@@ -359,14 +359,14 @@ def _require_missing_at_random(total: PairwiseTotal, design: Design) -> None:
     gaps = readings.combine(weights)
     sampling = max(known[0] * (1 - share), 0.0) * np.maximum(squares / n - means**2, 0.0)
     errors = np.sqrt(sampling + gaps.errors**2)
-    scores = np.abs(gaps.values[1:]) / np.maximum(errors[1:], 1e-9 * n)
-    worst = int(np.argmax(scores)) + 1
-    if scores[worst - 1] > _MOST_GAP:
+    scores = np.abs(gaps.values) / np.maximum(errors, 1e-9 * n)  # that of the intercept is zero
+    worst = int(np.argmax(scores))
+    if scores[worst] > _MOST_GAP:
         column, outcome = design.columns[worst], design.outcome.term
         name = f"{column.term}: {column.level}" if column.level else column.term
         problem = (
             f"Whether {outcome} is missing depends on {name}: its mean where {outcome} is known differs from that of all "
-            f"rows by {scores[worst - 1]:.1f} standard errors, so that coefficients and intervals would be wrong."
+            f"rows by {scores[worst]:.1f} standard errors, so that coefficients and intervals would be wrong."
         )
         raise InputError(
             "formula", problem=problem, cure="Leave that term out, or regress a column that is always known."

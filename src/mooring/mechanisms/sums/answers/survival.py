@@ -253,11 +253,11 @@ def _draw_curve(survival: Survival, counts: _Counts, g: int, name: str) -> list[
     steps = (counts.event_weights[g, :lasts] - q[:, None] * y_weights) / (y * (1 - q))[:, None]
     gradient = -raw[:, None] * np.cumsum(steps, axis=0)
     noise = np.einsum("kr,rs,ks->k", gradient, counts.readings.noise, gradient)
-    possible = np.clip(q, 0, 1)
+    possible = np.maximum(q, 0)
     alive = np.cumprod(1 - possible)
-    greenwood = np.cumsum(possible / (y * np.maximum(1 - possible, 1e-9)))
+    greenwood = np.cumsum(possible / (y * (1 - possible)))
     size = np.where(greenwood > 0, (1 - alive) / np.maximum(alive * greenwood, 1e-300), y)
-    shown = np.clip(np.minimum.accumulate(np.clip(raw, 0, 1)), 0, 1)
+    shown = np.minimum.accumulate(np.minimum(raw, 1))
     points = []
     for k in range(lasts):
         share = Readings(np.array([raw[k], 1.0]), np.diag([noise[k], 0.0]))
