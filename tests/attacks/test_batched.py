@@ -166,6 +166,13 @@ def test_a_batch_needs_views_one_anchor_and_what_the_attack_uses(refused: Callab
             run_batch("alignment-map", [first, replace(second, **missing)], rng=rng)
 
 
+def test_a_batch_takes_equal_copies_of_an_anchor() -> None:
+    rng, (first, second, *_) = np.random.default_rng(0), draws_of(simulated())
+    copied = replace(second, anchor=second.anchor.copy())
+    pairs = [run_batch("procrustes", [first, view], rng=rng)[1].rows for view in (second, copied)]
+    np.testing.assert_array_equal(*pairs)
+
+
 # ------------------------------------------------------------------------------------------- moments of many draws
 
 

@@ -5,6 +5,7 @@ The last part walks every reference from a view: what the target keeps to itself
 
 import gc
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -495,6 +496,11 @@ def test_a_view_shows_the_anchor_through_colluders_only() -> None:
         if METHODS[method].uses_anchor:
             lonely = arrays_of(simulation.view(colluders=(), n_repeated_uploads=2))
             assert not any(holds(array, simulation.anchor) for array in lonely)
+
+
+def test_a_colluder_does_not_print_its_secret() -> None:
+    (colluder,) = simulated("i-gdp").view().colluders
+    assert re.findall(r"(\w+)=", repr(colluder)) == ["index", "records", "rows"]
 
 
 def test_a_view_refuses_colluders_that_cannot_be(refused: Callable[..., None]) -> None:

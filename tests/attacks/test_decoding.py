@@ -121,6 +121,11 @@ def test_copies_of_records_change_nothing() -> None:
     np.testing.assert_allclose(once.matrix, twice.matrix, atol=1e-12)
 
 
+def test_a_decoder_prints_its_penalty_alone() -> None:
+    decoder = learn_decoder(projection(), population(12, seed=4))
+    assert repr(decoder) == f"LearnedDecoder(penalty={decoder.penalty})"
+
+
 def test_one_record_is_refused(refused: Callable[..., None]) -> None:
     refused(lambda: learn_decoder(projection(), population(1, seed=1)), "records", "at least two rows", "")
 
@@ -141,3 +146,51 @@ def test_a_third_is_left_out_at_a_time_neighbours_together(
     F = np.array([[1.0], [0.0]])
     assert not decoding._comes_nearer(Projection(F, F.T, "gaussian"), records)
     assert learnt_from == [{i for i in range(n) if i // together % 3 != fold} for fold in range(3)]
+
+
+@pytest.mark.parametrize(("n", "n_compared"), [(1000, 1000), (1001, 501)])
+def test_decoders_are_compared_on_a_thousand_records(n: int, n_compared: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    learnt_from: list[int] = []
+
+    def learn(_: Projection, rows: np.ndarray) -> decoding.LearnedDecoder:
+        learnt_from.append(len(rows))
+        return decoding.LearnedDecoder(np.zeros((1, 2)), np.zeros(2), 0.0)
+
+    monkeypatch.setattr(decoding, "learn_decoder", learn)
+    F = np.array([[1.0], [0.0]])
+    decoding._comes_nearer(Projection(F, F.T, "gaussian"), np.column_stack([np.arange(n), np.ones(n)]).astype(float))
+    assert sum(learnt_from) == 2 * n_compared  # each is left out once in three times
+
+
+@pytest.mark.parametrize(("share", "excluded"), [(1.1, 0), (0.9, 1)])
+def test_a_penalty_is_not_compared_if_it_lets_a_row_determine_its_own_prediction_to_a_millionth(
+    share: float, excluded: int
+) -> None:
+    """The first of six rows has a component of its own, which predicts nothing; the less penalty, the better the other."""
+    U = np.zeros((6, 2))
+    U[:, 0] = np.array([5.0, -1, -1, -1, -1, -1]) / np.sqrt(30)
+    U[1:, 1] = np.array([2.0, 1, 0, -1, -2]) / np.sqrt(10)
+    s = np.array([1.0, 0.01])
+    unit = share * 1e-6 * 6 / 5 / _PENALTIES[2]  # its own weight is 1 − 5/6 of the penalty
+    wanted = U[:, 1:]
+    chosen = decoding._by_leaving_one_out(U, s, U.T @ wanted, wanted, float(unit), 10**6)
+    assert chosen == _PENALTIES[2 + excluded]
+
+
+@pytest.mark.parametrize(("share", "is_alike"), [(0.9, True), (1.2, False)])
+@pytest.mark.parametrize("unit", [1e-4, 1.0, 1e4])
+def test_records_are_alike_if_their_variance_is_10_to_the_minus_24_of_their_squares(
+    share: float, is_alike: bool, unit: float
+) -> None:
+    """One column of three is kept, and rows lie at −1, 0 and 1 about zero in the others, so that squares are exact."""
+    F = Projection(np.eye(3)[:, :2], np.eye(3)[:2], "gaussian")
+    gap = np.sqrt(share * 1e-24)
+    records = unit * np.array([[1.0, gap, 2.0], [1.0, 0.0, 3.0], [1.0, -gap, 4.0]])
+    # The mean of the two squared singular values is gap², and the sum of all squares is 3 + 2 gap².
+    decoder = learn_decoder(F, records * np.array([1 / np.sqrt(3), 1.0, 1.0]))
+    assert np.isinf(decoder.penalty) == is_alike
+
+
+@pytest.mark.parametrize("records", [np.ones((2, 3, 4)), np.ones(5), np.ones((1, 4))])
+def test_records_that_are_no_matrix_of_two_rows_are_refused(records: np.ndarray, refused: Callable[..., None]) -> None:
+    refused(lambda: learn_decoder(no_projection(4), records), "records", "at least two rows", str(records.shape))

@@ -647,3 +647,94 @@ def test_what_the_gaussian_leaves_no_better_than_a_guess_is_not_denoised_further
     hopeless = partial(LeakageEvaluator.is_hopeless, evaluator)
     rebuilt = attempts.AttackRuns([simulation.view()], 0, hopeless).run("known-anchor")
     assert [part.name.partition(" + ")[2] for part in rebuilt if part.applies] == denoisers
+
+
+@pytest.mark.parametrize(("least", "applies"), [(0.0, False), (0.9e-9, False), (1.2e-9, True)])
+def test_kernels_need_an_error_in_every_direction(least: float, applies: bool) -> None:
+    """The least of its variances must be a billionth of the largest."""
+    rows, labels = class_rows(2, 30, 3)
+    rng = np.random.default_rng(0)
+    view = simulate(rows, labels, method="aa-i-gdp-anchor-noise", anchor_noise_scale=0.2, rng=rng).view()
+    rebuilt = replace(run("procrustes", view, rng=rng), row_error=np.diag([4.0 * least, 1.0, 4.0]))
+    with nullcontext() if applies else pytest.raises(DoesNotApply):
+        assert np.isfinite(DENOISERS["kernel"](rebuilt, view, rng=rng).rows).all()
+
+
+@pytest.mark.parametrize(("n", "n_atoms"), [(4095, 4095), (4096, 2048)])
+def test_a_class_has_about_four_thousand_atoms_at_most(n: int, n_atoms: int) -> None:
+    rows, codes = np.arange(2.0 * n).reshape(n, 2), np.zeros(n, dtype=np.intp)
+    (atoms,) = kernel._by_class(rows, codes, np.arange(n), np.array([0])).values()
+    assert atoms.rows.shape == (n_atoms, 2)
+    np.testing.assert_array_equal(atoms.rows, rows[atoms.owners])  # each with the participant that owns it
+
+
+@pytest.mark.parametrize(("n_others", "n_scored"), [(596, 298), (600, 150)])
+def test_shares_are_also_scored_by_some_six_hundred_rows_of_others(n_others: int, n_scored: int) -> None:
+    """Every second participant is left out of the fit of a fold, and its rows are scored by that fit."""
+    rng = np.random.default_rng(0)
+    atoms = {0: Atoms(rng.standard_normal((n_others, 2)), np.repeat(np.arange(4), n_others // 4))}
+    populations = {fold: Population(np.zeros((1, 2)), np.eye(2)[None], np.ones(1)) for fold in (-1, 0, 1)}
+    prior = kernel.KernelPrior(np.zeros(4, dtype=np.intp), {}, atoms, np.eye(2), populations)
+    rows = rng.standard_normal((4, 2))
+    target, first, second = prior._scored(rows, alone=False)
+    assert [(k, fold) for k, _, _, fold in (target, first, second)] == [(0, -1), (0, 0), (0, 1)]
+    np.testing.assert_array_equal(target[1], rows)
+    assert first[1].shape == (n_scored, 2)
+    assert set(first[2]) == {0, 2}
+    assert set(second[2]) == {1, 3}
+    assert len(list(prior._scored(rows, alone=True))) == 1
+    other_noise = replace(prior, noise=1.1 * np.eye(2))
+    assert len(list(other_noise._scored(rows, alone=False))) == 1
+
+
+@pytest.mark.parametrize(("n", "n_used"), [(1023, 1023), (1024, 512)])
+def test_neighbourhoods_hold_a_million_numbers_at_most(n: int, n_used: int) -> None:
+    """1024 covariances of 32 columns would hold 2²⁰."""
+    rows = np.random.default_rng(0).standard_normal((n, 32))
+    for find in (find_neighbourhoods, find_local_shapes):
+        assert find(rows, np.eye(32), [1], most=10**6)[1].means.shape[0] == n_used  # type: ignore[operator]
+
+
+def test_a_grid_has_128_steps_however_small_the_noise() -> None:
+    (group,) = make_atoms([Column("x", "number", 0, 1)], np.linspace(-1, 1, 9)[:, None], 1e-4)
+    assert group.step == pytest.approx(2 / 128)
+    assert group.grid.stop == 129
+
+
+@pytest.mark.parametrize(("noise", "is_exact"), [(0.59, True), (0.61, False)])
+def test_whole_numbers_are_atoms_while_they_are_half_a_step_of_the_grid_apart(noise: float, is_exact: bool) -> None:
+    """They are a tenth apart, and a step is a third of the noise."""
+    (group,) = make_atoms([Column("x", "integer", 0, 20)], np.zeros((3, 1)), noise)
+    whole = np.arange(21) / 10 - 1
+    assert (group.grid.stop == 21 and bool(np.allclose(group.atoms[:21, 0], whole))) == is_exact
+    assert group.step == pytest.approx(0.1 if is_exact else noise / 3)
+
+
+def test_a_value_of_few_known_rows_is_frequent_if_two_have_it() -> None:
+    known = np.r_[0.123, 0.123, np.linspace(-1, 1, 8)]
+    (group,) = make_atoms([Column("x", "number", 0, 1)], known[:, None], 0.3)
+    assert group.atoms[group.grid.stop :, 0].tolist() == [0.123]
+
+
+@pytest.mark.parametrize(("first", "spreads", "last"), [(1e7, 0.0, 1e4), (1e-6, 1.0, 0.5)])
+def test_the_weight_of_the_prior_of_a_stratum_is_half_a_row_at_least_and_ten_thousand_at_most(
+    first: float, spreads: float, last: float
+) -> None:
+    """Strata that are alike fit a large weight, and those that differ entirely a small one."""
+    codes = np.repeat([0, 1], 200)
+    of_first = 0.5 + spreads * np.where(codes, 0.5, -0.5) * (1 - 1e-12)
+    weights = np.column_stack([of_first, 1 - of_first])
+    labels = np.zeros(2, dtype=np.intp)
+    _, weight = latent_classes._mix(weights, codes, labels, first, np.random.default_rng(0))
+    assert weight == pytest.approx(last, rel=0.01)
+
+
+@pytest.mark.parametrize(("share", "is_number"), [(1.0, False), (2, True)])
+def test_a_note_tells_shares_from_numbers_of_neighbours(share: float, is_number: bool) -> None:
+    rows, labels = class_rows(2, 60, 4)
+    rng = np.random.default_rng(0)
+    view = simulate(rows, labels, method="aa-i-gdp-data-noise", data_noise_scale=0.7, rng=rng).view()
+    view = replace(view, effort=Effort(known_shares=(share,), other_shares=(0.0,)))
+    note = run("known-anchor", view, rng=rng, denoiser="kernel").notes[-1]
+    assert numbers_in(note) == {share, 0}
+    assert ("neighbours" in note) == is_number

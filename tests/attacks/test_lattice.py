@@ -3,14 +3,28 @@
 import re
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
-from mooring.attacks import CollusionView, DoesNotApply, run
-from mooring.attacks.lattice_parts import common_unit, find_simplex
-from mooring.attacks.lattice_reduction import lattice_basis, orthogonal_parts
+from mooring.attacks import CollusionView, DoesNotApply, lattice, run
+from mooring.attacks.lattice_features import _Directions, _steps
+from mooring.attacks.lattice_parts import (
+    IMPOSSIBLE,
+    AnchorStatistics,
+    LatticeRows,
+    Line,
+    common_unit,
+    find_simplex,
+    summarise_anchor,
+)
+from mooring.attacks.lattice_reduction import _belongs, _parts, _refined, lattice_basis, orthogonal_parts
 from mooring.audit.rotation.simulation import SimulationSettings, simulate
+from mooring.geometry import RigidMap
 from mooring.geometry.backend import to_numpy
 from mooring.mechanisms.rotation.projection import Projection
 
@@ -334,3 +348,177 @@ def test_anchor_names_features_where_participants_differ(
     off = np.abs(recovered(view) - parts[1])
     assert off[:, 2:].max() < 1e-4
     assert off.max() < 0.1
+
+
+@pytest.mark.parametrize(("step", "least"), [(1 + 0.9e-6, True), (1 + 1.2e-6, False)])
+def test_without_a_colluder_columns_of_whole_numbers_start_at_zero_and_others_have_mean_zero(
+    step: float, least: bool
+) -> None:
+    rng = np.random.default_rng(9)
+    parts = [step * rng.poisson([6.0, 2.0], (N_ROWS, 2)) for _ in range(2)]
+    rows = recovered(viewed(parts, colluders=()))
+    origin = parts[1].min(axis=0) if least else parts[1].mean(axis=0)
+    np.testing.assert_allclose(rows, parts[1] - origin, atol=1e-7)
+
+
+def test_lattices_are_those_of_five_thousand_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    parts = [rng.poisson(2.0, (n, 1)).astype(float) for n in (5002, 5001)]
+    reduced: list[np.ndarray] = []
+
+    def reduce(rows: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+        reduced.append(rows)
+        if len(reduced) > 1:
+            raise DoesNotApply("Nothing more is looked at.")
+        return []
+
+    monkeypatch.setattr(lattice, "_parts", reduce)
+    for colluders in ((0,), ()):
+        reason(viewed(parts, colluders=colluders))
+    known, seen, alone = reduced
+    assert known.shape == seen.shape == alone.shape == (5000, 1)
+    assert not np.array_equal(known, parts[0][:5000])  # a random choice of them
+
+
+@pytest.mark.parametrize(
+    ("v", "gain", "by_features"), [(0.34, 8.1, True), (0.34, 7.9, False), (0.36, 8.1, False), (0.0, 8.1, True)]
+)
+def test_a_precise_anchor_names_features_if_it_fits_their_map_clearly_better(
+    v: float, gain: float, by_features: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of eight features, errors of up to 2 v √log 8 confuse none below v = 0.347; eight is also the least gain."""
+    of_parts, of_features = (RigidMap(np.eye(8), np.full(8, float(k))) for k in range(2))
+    anchored: Any = SimpleNamespace(log_likelihood=lambda estimate: gain * float(estimate.translation[0]))
+    monkeypatch.setattr(lattice, "summarise_anchor", lambda view: anchored)
+    monkeypatch.setattr(lattice, "_parts", lambda rows, rng: [])
+    monkeypatch.setattr(lattice, "_side_of", lambda *_: None)
+    monkeypatch.setattr(lattice, "_match_parts", lambda *_: ())
+    monkeypatch.setattr(lattice, "_turned_back", lambda *_, **__: of_parts)
+    monkeypatch.setattr(lattice, "align_features", lambda *_, **__: of_features)
+    rows, codes = np.zeros((3, 8)), np.zeros(3, dtype=np.intp)
+    view: Any = SimpleNamespace(anchor_noise_scale=v)
+    named = lattice._named(view, (rows, codes), (rows, codes), np.random.default_rng(0))
+    assert named is (of_features if by_features else of_parts)
+
+
+def test_correlations_correct_the_sign_of_one_of_two_columns() -> None:
+    """Values of both columns are as likely turned round, and likelier by one if the second is."""
+    rng = np.random.default_rng(1)
+    mixing = np.linalg.cholesky(np.array([[1.0, 0.8], [0.8, 1.0]]))
+    lines = tuple(Line(direction, 1.0) for direction in np.eye(2))
+    known, seen = (
+        LatticeRows(rng.standard_normal((n, 2)) @ mixing.T, np.zeros(n, dtype=np.intp), lines, ()) for n in (90, 70)
+    )
+    scores = np.zeros((2, 2, 2))
+    scores[1, 1, 1] = 1.0
+    scores[:, [0, 1], [1, 0]] = -100.0
+    pairs, turns = lattice._by_correlation(known, seen, scores, np.array([0, 1]), np.array([0, 1]))
+    assert pairs.tolist() == [0, 1]
+    assert turns[0] == turns[1]
+
+
+@pytest.mark.parametrize("v", [0.0, 0.0005, 0.0012, 0.2])
+def test_anchor_statistics_are_those_of_the_normal_likelihood_of_its_image(v: float) -> None:
+    """Noise below a thousandth counts as a thousandth."""
+    rng, scale = np.random.default_rng(2), max(v, 1e-3)
+    draws = rng.standard_normal((12, 3))
+    A = np.linalg.qr(draws - draws.mean(axis=0))[0]
+    B = RigidMap.sample(3, rng=rng).apply(A) + 0.1 * rng.standard_normal((12, 3))
+    view: Any = SimpleNamespace(anchor=A, anchor_noise_scale=v, target_upload=SimpleNamespace(anchor_representation=B))
+    anchored = summarise_anchor(view)
+    assert anchored is not None
+    first, second = (RigidMap.sample(3, rng=rng) for _ in range(2))
+    expected = norm.logpdf(B, first.apply(A), scale).sum() - norm.logpdf(B, second.apply(A), scale).sum()
+    assert anchored.log_likelihood(first) - anchored.log_likelihood(second) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("difference", "is_equal"), [(0.9e-7, True), (1.2e-7, False)])
+def test_rows_that_differ_by_a_ten_millionth_of_the_widest_difference_are_equal(
+    difference: float, is_equal: bool
+) -> None:
+    rows = np.array([0.0, difference, 0.25, 1.0])[:, None]
+    with nullcontext() if is_equal else pytest.raises(DoesNotApply):
+        assert np.abs(lattice_basis(rows, rng=np.random.default_rng(0))).item() == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(("off", "belongs"), [(99.5, True), (100.5, False)])
+def test_a_difference_belongs_to_a_lattice_within_a_hundred_times_the_rounding(off: float, belongs: bool) -> None:
+    vectors = np.array([[3.0, 1.0], [3.0 + off * 1e-7, 1.0]])
+    assert _belongs(vectors, np.array([[3.0, 0.0], [0.0, 1.0]]), 1e-7).tolist() == [True, belongs]
+
+
+@pytest.mark.parametrize(("cosine", "n_parts"), [(0.9e-6, 2), (1.2e-6, 1)])
+def test_directions_are_parts_of_their_own_if_they_are_orthogonal_but_for_rounding(cosine: float, n_parts: int) -> None:
+    assert len(_parts(np.array([[2.0, 0.0], [3 * cosine, 3.0]]))) == n_parts
+
+
+def test_a_basis_that_does_not_fall_into_lines_is_shuffled_six_times() -> None:
+    simplex = np.array([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]])
+    rng, after = np.random.default_rng(0), np.random.default_rng(0)
+    assert [part.shape for part in orthogonal_parts(simplex, rng=rng)] == [(2, 3)]
+    for _ in range(6):
+        after.permutation(2)
+    assert rng.bit_generator.state == after.bit_generator.state
+
+
+@pytest.mark.parametrize(("vectors", "belongs"), [([[1 + 1e-8, 0.0]], True), ([[0.5, 0.5]], False)])
+def test_a_basis_is_not_refitted_to_differences_that_do_not_determine_it(
+    vectors: list[list[float]], belongs: bool
+) -> None:
+    """One difference does not determine two vectors, and one off the lattice is none to refit to."""
+    assert _belongs(np.array(vectors), np.eye(2), 1e-7).tolist() == [belongs]
+    np.testing.assert_array_equal(_refined(np.eye(2), np.array(vectors), 1e-7), np.eye(2))
+    both = np.array([*vectors, [1.0, 0.0], [0.0, 1 + 1e-8]])
+    np.testing.assert_allclose(_refined(np.eye(2), both, 1e-7), np.diag([1 + 0.5e-8 * belongs, 1 + 1e-8]), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("likelihood", "place"), [(4.9, 0.0), (4.7, 1.0)])
+def test_the_anchors_mean_tells_where_the_first_row_is_on_a_line(
+    likelihood: float, place: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At 0 and 1 the shift would be 2 and 1, where 0.3 is seen: a difference of 2 (1.7² − 0.7²) = 4.8."""
+    monkeypatch.setattr(
+        lattice,
+        "_likelihoods",
+        lambda *parts: (np.array([likelihood, 0.0]) - 99 * (parts[4] < 0), np.array([0.0, 1.0])),
+    )
+    side = LatticeRows(np.array([[2.0], [3.0]]), np.zeros(2, dtype=np.intp), (Line(np.ones(1), 1.0),), ())
+    anchored = AnchorStatistics(np.zeros((1, 1)), np.array([0.3]), 4.0)
+    ((_, _, sign, at),) = lattice._lines_named(side, side, anchored)
+    assert (sign, at) == (1.0, place)
+
+
+@pytest.mark.parametrize(("agreement", "sign"), [(1.1, 1.0), (0.9, -1.0)])
+def test_the_anchor_tells_which_way_a_line_points(
+    agreement: float, sign: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values are likelier by two if the line is turned round, and the anchor agrees with it as it is."""
+    monkeypatch.setattr(
+        lattice, "_likelihoods", lambda *parts: (np.array([2.0 * (parts[4] < 0)]), np.array([2.0 * parts[4]]))
+    )
+    side = LatticeRows(np.array([[2.0], [3.0]]), np.zeros(2, dtype=np.intp), (Line(np.ones(1), 1.0),), ())
+    anchored = AnchorStatistics(np.array([[agreement]]), np.zeros(1), 4.0)
+    ((_, _, way, _),) = lattice._lines_named(side, side, anchored)
+    assert way == sign
+
+
+def test_a_line_may_be_any_feature_of_its_step_or_a_constant_one_and_a_simplex_points_one_way() -> None:
+    """Of three features the first is constant among known rows, and only the third has the step of the line."""
+    rng = np.random.default_rng(0)
+    agreement, steps = rng.standard_normal((3, 3)), np.array([0.0, 0.5, 0.6])
+    line = _Directions(np.array([[0.6, 0.0, 0.8]]), np.array([0.3])).scores(agreement, steps)
+    along = line[0, 0, [0, 2]]
+    np.testing.assert_allclose(along, agreement[[0, 2]] @ [0.6, 0.0, 0.8])
+    np.testing.assert_allclose(line[1, 0, [0, 2]], -along)
+    assert line[:, 0, 1].tolist() == [IMPOSSIBLE] * 2
+    vectors, sides = rng.standard_normal((2, 3)), np.array([0.5 * (1 + 0.9e-5), 0.4])
+    simplex = _Directions(vectors, sides).scores(agreement, steps)
+    np.testing.assert_allclose(simplex[0, :, 0], vectors @ agreement[0])
+    assert simplex[0, 0, 1] == pytest.approx(vectors[0] @ agreement[1])
+    assert simplex[0, [1, 0, 1], [1, 2, 2]].tolist() == [IMPOSSIBLE] * 3
+    assert (simplex[1] == IMPOSSIBLE).all()
+
+
+def test_a_feature_that_is_constant_among_known_rows_has_no_step() -> None:
+    known = np.array([[0.0, 5.0], [0.6, 5.0], [0.9, 5.0]])
+    assert _steps(known, np.random.default_rng(0)) == pytest.approx([0.3, 0.0])

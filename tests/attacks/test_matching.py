@@ -36,6 +36,24 @@ def test_odds_are_close_to_the_sum_over_all_assignments(seed: int) -> None:
     assert match_candidates(log_ratios) == pytest.approx(sum_over_assignments(log_ratios), abs=0.7)
 
 
+def pass_messages(log_ratios: Matrix) -> Matrix:
+    """The log odds from messages that no longer change, entry by entry by the equations of the module's description."""
+    (n, C), weights = log_ratios.shape, np.exp(log_ratios)
+    forward, backward = np.zeros((n, C)), np.ones((n, C))
+    for _ in range(500):
+        for j, c in product(range(n), range(C)):
+            others = sum(weights[j, k] * backward[j, k] for k in range(C) if k != c)
+            forward[j, c] = weights[j, c] / (C * (1 - COVERED) / COVERED + others)
+        for j, c in product(range(n), range(C)):
+            backward[j, c] = (backward[j, c] + 1 / (1 + forward[:, c].sum() - forward[j, c])) / 2
+    return np.log(forward.sum(axis=0))
+
+
+def test_odds_are_those_of_messages_that_no_longer_change() -> None:
+    log_ratios = 3 * np.random.default_rng(3).standard_normal((3, 4))
+    assert match_candidates(log_ratios) == pytest.approx(pass_messages(log_ratios), abs=1e-3)
+
+
 def test_no_candidates_have_no_odds_and_large_ratios_stay_finite() -> None:
     assert match_candidates(np.zeros((3, 0))).shape == (0,)
     assert np.isfinite(match_candidates(np.array([[1e4, -1e4], [-1e4, 1e4]]))).all()

@@ -10,6 +10,7 @@ import pytest
 from mooring.attacks.model_register import Equations, ModelRegister, solve_equations
 from mooring.attacks.reconstruction import DoesNotApply
 from mooring.attacks.shadow_models import Mask
+from mooring.errors import InputError
 from mooring.learners import train_learner
 from mooring.metrics import Membership
 from mooring.typing import Labels, Matrix
@@ -145,3 +146,21 @@ def test_learners_without_known_equations_are_not_attacked() -> None:
     for learner in ("svm", "nystroem"):
         with pytest.raises(DoesNotApply):
             ModelRegister(learner, rows, outcomes)
+
+
+@pytest.mark.parametrize("learner", ["linear", "forest"])
+def test_a_model_of_rows_with_one_label_says_nothing_of_them(learner: str) -> None:
+    rows = draw("number")[0]
+    fitted = train_learner(learner, rows[:60], np.full(60, 5.0), kind="number", seed=0)
+    assert ModelRegister(learner, rows, np.full(120, 5.0)).score(fitted, 60).tolist() == [0.0] * 120
+
+
+def test_a_model_that_is_not_of_arrays_is_not_attacked() -> None:
+    rows, outcomes, _ = draw("2 classes")
+
+    class Strange:
+        def to_model(self) -> None:
+            raise InputError("model", problem="It cannot be written.", cure="Choose another learner.")
+
+    with pytest.raises(DoesNotApply):
+        ModelRegister("linear", rows, outcomes).score(Strange(), 60)  # type: ignore[arg-type]

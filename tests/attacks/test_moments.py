@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,18 @@ import pytest
 from scipy.linalg import expm
 
 from mooring import RigidMap
-from mooring.attacks import DoesNotApply, Effort, run
+from mooring.attacks import DoesNotApply, Effort, moment_search, run
 from mooring.attacks.class_moments import ClassMoments, third_moments
 from mooring.attacks.moment_matching import _UNTRUSTED, AnchorEvidence, MomentMatch
-from mooring.attacks.moment_search import MomentRows, _Signs, _with_better_signs, minimise
+from mooring.attacks.moment_search import (
+    Minima,
+    MomentRows,
+    _class_axes,
+    _Signs,
+    _starts,
+    _with_better_signs,
+    minimise,
+)
 from mooring.audit.rotation.simulation import RowSimulation, simulate
 from mooring.geometry import polar_factor, sample_orthogonal
 from mooring.geometry.backend import to_numpy
@@ -455,3 +464,96 @@ def test_other_participants_are_used_if_they_have_labels_like_the_target_and_col
     chosen = [others(replace(few, anchor_noise_scale=0.1), np.random.default_rng(seed)) for seed in range(20)]
     assert {tuple(some) for some in chosen} == {(1, 4), (1, 5), (4, 5)}
     assert others(replace(few, anchor_noise_scale=0.1, effort=Effort(joint_participants=3)), rng) == [1, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("votes", "gain", "turned"),
+    [
+        ([-4.1, -3.9, 5.0], 4.1, [-1, 1, 1]),
+        ([-4.1, -3.9, 5.0], 3.9, [1, 1, 1]),
+        ([-9.0, 0.5, -4.5], 9.0, [-1, 1, -1]),
+        ([-3.9, -3.9, 0.0], 9.0, [1, 1, 1]),
+    ],
+)
+def test_an_axis_is_turned_round_by_a_vote_of_more_than_four_and_for_a_gain_of_more_than_four(
+    votes: list[float], gain: float, turned: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In units of log-likelihood. A gain is that of the value and of half of the agreement with the votes."""
+    signs: Any = SimpleNamespace(
+        votes=lambda O: np.array([votes]), agreement=lambda O: np.where(O[:, 0, 0] < 0, gain - 1.0, 0.0)
+    )
+    match: Any = SimpleNamespace(pull=np.zeros((1, 3, 3)), select=lambda draws: None)
+    monkeypatch.setattr(moment_search, "minimise", lambda match, O, shift, limit: Minima(O, shift + 1, np.array([1.0])))
+    start = Minima(np.eye(3)[None], np.zeros((1, 3)), np.array([2.0]))
+    result = _with_better_signs(match, signs, start, 9, n_rounds=1)
+    assert np.diagonal(result.orthogonal[0]).tolist() == turned
+    is_turned = min(turned) < 0
+    assert result.shift.tolist() == [[float(is_turned)] * 3]
+    assert result.value.tolist() == [1.0 if is_turned else 2.0]
+
+
+def test_axes_of_the_four_classes_with_the_most_rows_on_both_sides_are_starts() -> None:
+    rng = np.random.default_rng(0)
+    counts = np.array([[9.0, 2, 7, 8, 90, 6], [5.0, 9, 7, 8, 1, 60]])
+    first, second = (
+        ClassMoments(sizes, rng.standard_normal((6, 2)), np.stack([np.diag([1.0, 2.0])] * 6)) for sizes in counts
+    )
+    assert list(_class_axes(MomentMatch(first, second, None))) == [f"axes of class {k}" for k in (3, 2, 5, 0)]
+
+
+@pytest.mark.parametrize(("h", "n_starts"), [(150, 2), (151, 1)])
+def test_of_more_than_150_components_no_class_has_starts_of_its_own(
+    h: int, n_starts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moment_search, "plain_starts", lambda match: {})
+    monkeypatch.setattr(moment_search, "_class_axes", lambda match: {"axes of class 0": None})
+    monkeypatch.setattr(moment_search, "_levels", lambda match: (np.ones(h), np.ones(h)))
+    side = SimpleNamespace(means=np.zeros((1, h)))
+    match: Any = SimpleNamespace(
+        pull=np.zeros((1, 1, 1)), n_components=h, paired_counts=np.ones(1), population=side, target=side
+    )
+    signs: Any = SimpleNamespace(votes=lambda O: np.zeros(h))
+    assert len(_starts(match, signs)) == n_starts
+
+
+def moments_of_spread(variance: np.ndarray, mean: float = 0.0) -> ClassMoments:
+    """Moments of a hundred rows of one class."""
+    return ClassMoments(np.array([100.0]), np.full((1, len(variance)), mean), np.diag(variance)[None])
+
+
+@pytest.mark.parametrize(("share", "varies"), [(0.9, False), (1.2, True)])
+def test_variances_below_the_rounding_of_large_numbers_count_as_none(share: float, varies: bool) -> None:
+    """The limit is 1e-20 of the mean square of both sides' means in all columns."""
+    side = moments_of_spread(np.ones(2), mean=float(np.sqrt(1 / (2 * share * 1e-20))))
+    assert (MomentMatch(side, side, None).ridge != 1.0) == varies
+
+
+def test_a_turn_that_no_moment_determines_has_a_ten_millionth_of_the_largest_curvature() -> None:
+    """The first two columns have one variance and no mean; the third has another variance."""
+    side = moments_of_spread(np.array([1.0, 1.0, 4.0]))
+    curvature = MomentMatch(side, side, None).turn_curvature
+    assert np.min(curvature) == pytest.approx(1e-7 * np.max(curvature), rel=1e-3)
+    assert np.sort(curvature.ravel())[-4] == pytest.approx(np.max(curvature))
+
+
+def test_other_maps_are_sought_on_a_smoothed_objective_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smoothing is three tenths of the mean variance; from a start it is left out."""
+    asked: list[tuple[str, float, int]] = []
+    ridge = MomentMatch(side := moments_of_spread(np.array([1.0, 2.0, 4.0])), side, None).ridge
+    kept = {name: getattr(joint_moments, name) for name in ("minimise", "minimise_each")}
+
+    def spy(name: str) -> Callable[..., Any]:
+        def minimise(match: MomentMatch, *rest: Any) -> Any:
+            asked.append((name, match.ridge, rest[-1]))
+            return kept[name](match, *rest)
+
+        return minimise
+
+    evidence = AnchorEvidence(np.eye(3)[None], np.zeros((1, 3)), np.array([0.3]), 12)
+    for name in kept:
+        monkeypatch.setattr(joint_moments, name, spy(name))
+    joint_moments._matched(side, side, evidence, None, (2, 3))
+    joint_moments._matched(side, side, evidence, RigidMap(np.eye(3), np.zeros(3)), (2, 3))
+    smoothed = ("minimise_each", pytest.approx(0.3 * 7 / 3), 2)
+    assert ridge < 0.3
+    assert asked == [smoothed, *[("minimise", ridge, 3)] * 2]

@@ -1,17 +1,20 @@
 """Known rows, repeated uploads, principal axes, independent components, and denoising: what each claims."""
 
 import re
+from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mooring import METHODS
-from mooring.attacks import DoesNotApply, Reconstruction, run
+from mooring import METHODS, RigidMap
+from mooring.attacks import DoesNotApply, Effort, Reconstruction, known_rows, repeated_upload, run
 from mooring.attacks.alignment_map import map_back_exactly
 from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.denoising import denoise_by_gaussians
+from mooring.attacks.independent_components import _directions
 from mooring.attacks.inversion import _list_values
 from mooring.attacks.view import CollusionView
 from mooring.audit.rotation.simulation import RowSimulation, simulate
@@ -78,6 +81,12 @@ def test_one_row_more_than_components_gives_everything_away(
     upload = replace(view.target_upload, representation=view.target_upload.representation[shuffled])
     again = attacked("known-rows", with_target(view, upload))
     assert np.allclose(again.rows, simulation.private_data[1][shuffled], atol=1e-9)
+
+
+def test_no_other_attack_is_run_where_known_rows_suffice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_rows, "_base", lambda view, rng: pytest.fail("another attack was run"))
+    simulation = simulated("aa-i-gdp-anchor-noise")
+    attacked("known-rows", simulation.view(n_known_rows=H + 1))
 
 
 @pytest.mark.parametrize("k", range(3, H + 1))
@@ -282,6 +291,18 @@ def test_independent_components_do_not_depend_on_the_unit_and_have_a_limit() -> 
     assert {"200", "201"} <= set(re.findall(r"\d+", refusal.value.reason))
 
 
+@pytest.mark.parametrize(("share", "applies"), [(0.9, False), (1.2, True)])
+def test_independent_components_need_a_variance_in_every_direction(
+    share: float, applies: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The least must be 1e-12 of the largest."""
+    fitted = SimpleNamespace(mixing_=np.eye(2), fit=lambda rows: None)
+    monkeypatch.setattr("sklearn.decomposition.FastICA", lambda **_: fitted)
+    rows = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]) * [1.0, np.sqrt(share) * 1e-6]
+    with nullcontext() if applies else pytest.raises(DoesNotApply):
+        _directions(rows, np.random.default_rng(0), Effort())
+
+
 # ------------------------------------------------------------------------------- exact maps, and the values of a column
 
 
@@ -462,3 +483,57 @@ def test_one_row_has_no_covariance() -> None:
     )
     assert np.allclose(alone.rows, reconstruction.rows)
     assert not np.allclose(alone.rows, two.rows, atol=0.1)
+
+
+# -------------------------------------------------------------------------------- limits of searches for rows and orders
+
+
+@pytest.mark.parametrize(("share", "rank"), [(1.1, 3), (0.9, 2)])
+def test_directions_are_tied_down_whose_singular_value_is_above_the_precision(share: float, rank: int) -> None:
+    """The precision is relative to the largest singular value; in other directions nothing is said of the map."""
+    rng = np.random.default_rng(0)
+    U = np.linalg.qr(rng.standard_normal((5, 3)))[0]
+    O = sample_orthogonal(3, rng=rng)
+    X = U * [4.0, 1.0, share * 4.0 * 0.01]
+    tied, n_tied = known_rows._tied_down(X, X @ O, precision=0.01)
+    assert n_tied == rank
+    np.testing.assert_allclose(tied, np.diag(np.arange(3) < rank) @ O, atol=1e-12)
+
+
+def test_two_hundred_places_of_the_first_known_rows_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+    monkeypatch.setattr(known_rows, "_pairs_apart", lambda *_: [(k, k + 1) for k in range(500)])
+    monkeypatch.setattr(known_rows, "_placed", lambda X, Y, i, j, *_: tried.append((i, j)))
+    assert known_rows._by_distances(np.eye(3), np.eye(3)) is None
+    assert tried == [(k, k + 1) for k in range(200)]
+
+
+@pytest.mark.parametrize("n_anchor", [0, 5])
+@pytest.mark.parametrize(("share", "is_kept"), [(0.99, True), (1.01, False)])
+def test_the_order_of_a_repeated_upload_is_kept_if_what_is_left_is_within_four_deviations_of_noise(
+    share: float, is_kept: bool, n_anchor: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two uploads differ by twice the variance of the noise, and a sum of n squares of it has the deviation 2 √(2 n)."""
+    asked = []
+    monkeypatch.setattr(repeated_upload, "_rigid_fit", lambda parts: RigidMap(np.eye(3), np.zeros(3)))
+    monkeypatch.setattr(repeated_upload, "_partners", lambda *_, **__: np.arange(10))
+    monkeypatch.setattr(repeated_upload, "_order_like", lambda *_: asked.append(1) or np.arange(10))
+    n, sigma = (10 + n_anchor) * 3, 0.3
+    off = sigma * np.sqrt(share * (2 * n + 4 * 2 * np.sqrt(2 * n)) / 30)
+    anchor = np.ones((n_anchor, 3)) if n_anchor else None
+    view: Any = SimpleNamespace(data_noise_scale=sigma, anchor_noise_scale=0.1, effort=Effort())
+    repeated_upload._match(Upload(np.full((10, 3), off), anchor), Upload(np.zeros((10, 3)), anchor), view)
+    assert asked == [1] * (not is_kept)
+
+
+@pytest.mark.parametrize(("share", "n_rounds"), [(0.5, 20), (1 - 1.2e-9, 20), (1 - 0.9e-9, 1)])
+def test_an_order_is_improved_in_twenty_rounds_at_most_while_it_gets_better(share: float, n_rounds: int) -> None:
+    orders = []
+
+    def fit(order: Any) -> Any:
+        orders.append(order)
+        return None, order, share ** len(orders)
+
+    best = repeated_upload._improved(fit, lambda estimate: np.arange(2), (None, np.arange(2), 1.0))  # type: ignore[arg-type]
+    assert len(orders) == n_rounds
+    assert best[2] == pytest.approx(share**n_rounds if n_rounds > 1 else 1.0)

@@ -1,6 +1,7 @@
 """Attacks on the general total: exact where there is no noise, near chance under a guarantee, and each where it applies."""
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from scipy.stats import norm
 
 from mooring.attacks import DoesNotApply, LabelledFeatures, MembershipScores, PairwiseView, attacks_on, run
+from mooring.attacks.sums import synthetic_rows
 from mooring.attacks.sums.leverage import score_without_sums
 from mooring.attacks.sums.pairwise_difference import pairwise_difference
 from mooring.audit import AuditSettings, PairwiseSimulation, attack_total, simulate_general_total, simulate_sums
@@ -180,6 +182,30 @@ def test_a_generator_that_repeats_its_rows_is_caught(monkeypatch: pytest.MonkeyP
     members = candidates.features[:n, : simulation.layout.workload.n_levels]
     monkeypatch.setattr(Mixture, "weigh_places", lambda mixture, places: members)
     assert area("synthetic-rows", None) > 0.99
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "noise_variance", "n_drawn"),
+    [(0.49, 0.0, None), (0.51, 0.0, 1), (47.9, 9.0, None), (48.1, 9.0, 48), (5000.0, 0.0, 5000), (6000.0, 0.0, 5000)],
+)
+def test_synthetic_rows_are_as_many_as_the_total_has_if_it_surely_has_any(
+    n_rows: float, noise_variance: float, n_drawn: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number must be four standard errors, here of σ · 2², or half a row; five thousand are drawn at most."""
+    drawn = []
+    mixture = SimpleNamespace(
+        draw_places=lambda n, rng: drawn.append(n), weigh_places=lambda places: np.array([[0.0, 1.0], [1.0, 0.0]])
+    )
+    monkeypatch.setattr(synthetic_rows, "fit_mixture", lambda total: mixture)
+    view: Any = SimpleNamespace(
+        layout=SimpleNamespace(workload=SimpleNamespace(resolution=8, constant_integer=4, n_levels=2)),
+        honest=SimpleNamespace(n_rows=n_rows, noise_variance=noise_variance),
+        candidates=LabelledFeatures(np.array([[0.2, 0.5, 7.0], [1.0, 0.1, 7.0]]), np.zeros((2, 0))),
+    )
+    with nullcontext() if n_drawn else pytest.raises(DoesNotApply):
+        scores = synthetic_rows.synthetic_rows(view, rng=RNG).scores
+        assert scores == pytest.approx([-0.29, -0.01])  # minus the square of the distance to the nearest
+    assert drawn == [n_drawn] * bool(n_drawn)
 
 
 def test_a_simulation_prints_no_rows() -> None:

@@ -355,3 +355,117 @@ def test_rows_without_columns_are_refined_in_their_own_unit(monkeypatch: pytest.
         assert begun[-1][0] == pytest.approx(max(size / 2, expected))
         assert (expected > size / 2) == (v == 3.0)
     assert begun[1][1] == pytest.approx(10 * begun[0][1], rel=1e-6)
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, Any]]:
+    """The first τ and the schedule of every search, none of which is made."""
+    begun: list[tuple[float, Any]] = []
+
+    def search(views: Any, maps: Any, scale: float, schedule: Any) -> Any:
+        begun.append((scale, schedule))
+        return maps, scale
+
+    monkeypatch.setattr(refine, "_search", search)
+    return begun
+
+
+def rounds_of(schedule: Any) -> tuple[float, float, int]:
+    return schedule.factor, schedule.least, schedule.n_rounds
+
+
+@pytest.mark.parametrize(("sigma", "share", "n_rounds"), [(0.0, 1.4, 45), (0.3, 1.0, 8)])
+def test_maps_of_tables_are_refined_in_many_rounds_and_in_few_under_noise(
+    sigma: float, share: float, n_rounds: int, searches: list[tuple[float, Any]]
+) -> None:
+    """They start with 1.4 times the error that Procrustes expects; τ falls by 8 % a round, down to 0.02."""
+    view = replace(small_view(sigma=sigma), effort=Effort())
+    together = refine._refine_together({i: replace(view, target=i) for i in (1, 2)}, np.random.default_rng(0))
+    assert sorted(together.maps) == [1, 2]
+    ((scale, schedule),) = searches
+    errors = [run("procrustes", replace(view, target=i), rng=np.random.default_rng(0)).row_error[0, 0] for i in (1, 2)]
+    assert scale == pytest.approx(share * np.sqrt(np.mean(errors)))
+    assert rounds_of(schedule) == (0.92, 0.02, n_rounds)
+
+
+def test_rows_without_columns_are_denoised_by_fifty_neighbours_of_six_hundred_rows(
+    searches: list[tuple[float, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """τ falls by 5 % a round, down to a twentieth of the rows' root mean square."""
+    view = replace(small_view(), columns=(), effort=Effort())
+    run("refine", view, rng=np.random.default_rng(0))
+    ((_, schedule),) = searches
+    size = float(np.sqrt(np.mean(np.square(view.reference_rows))))
+    assert rounds_of(schedule) == (0.95, pytest.approx(0.05 * size), 45)
+    asked: list[CollusionView] = []
+
+    def denoise(rebuilt: Any, view: CollusionView, **_: Any) -> Any:
+        asked.append(view)
+        np.testing.assert_allclose(rebuilt.row_error, 0.7**2 * np.eye(3))
+        return rebuilt
+
+    monkeypatch.setattr(refine, "denoise_by_kernels", denoise)
+    schedule.denoise({1: np.zeros((12, 3))}, 0.7)
+    assert [(each.effort.known_shares, each.effort.kernel_centres) for each in asked] == [((50,), 600)]
+
+
+@pytest.mark.parametrize(("sigma", "quick"), [(0.0, (3, 1)), (0.3, (20, 4))])
+def test_models_of_columns_are_quick_unless_noise_makes_them_decisive(sigma: float, quick: tuple[int, int]) -> None:
+    effort = refine._with_quick_models(replace(small_view(sigma=sigma), effort=Effort())).effort
+    assert (effort.class_rounds, effort.grid_models) == quick
+
+
+@pytest.mark.parametrize(("sizes", "chosen"), [((500, 500), [1, 2]), ((500, 501), [1])])
+def test_maps_of_a_thousand_rows_are_refined_together(sizes: tuple[int, int], chosen: list[int]) -> None:
+    view = replace(small_view(), effort=Effort())
+    uploads = list(view.uploads)
+    for i, size in enumerate(sizes, start=1):
+        uploads[i] = replace(uploads[i], representation=np.zeros((size, 3)))
+    assert refine._choose_participants(replace(view, uploads=tuple(uploads))) == chosen
+
+
+@pytest.mark.parametrize(("likelihoods", "n_read"), [([0, 1, 2, 3, 4, 5], 3), ([0, 1, 1], 2), ([0, -1], 1)])
+def test_rows_are_read_again_thrice_at_most_as_long_as_it_helps(
+    likelihoods: list[float], n_read: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The result is the last map that was likelier than the one before."""
+    maps = [RigidMap(np.eye(3), np.full(3, float(k))) for k in range(6)]
+    remaining, read = iter(likelihoods), iter(maps[1:])
+    monkeypatch.setattr(refine, "_log_likelihood", lambda *_: next(remaining))
+    monkeypatch.setattr(refine, "_reread_once", lambda *_: next(read))
+    view = replace(small_view(), effort=Effort())
+    kept = refine._reread_rows(view, {}, maps[0], 0.1)
+    assert next(read) is maps[n_read + 1]
+    assert kept is maps[n_read if len(likelihoods) == 6 else n_read - 1]
+
+
+@pytest.mark.parametrize(("off", "expected"), [(0.0, 0.02), (0.3, 0.3)])
+def test_a_row_is_read_again_with_the_map_of_all_others_and_their_median_error(
+    off: float, expected: float, searches: list[tuple[float, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """τ starts at the root of the median of the rows' mean square errors, and falls by a quarter in each of six rounds."""
+    view = replace(small_view(), effort=Effort())
+    truth = np.random.default_rng(0).standard_normal((12, 3))
+    secret = RigidMap.sample(3, rng=np.random.default_rng(1))
+    left_out: list[int | None] = []
+    scales: list[float] = []
+
+    def denoise(rows_of: Mapping[int, Matrix], scale: float) -> dict[int, Matrix]:
+        scales.append(scale)
+        return {1: truth}
+
+    def align(view: Any, denoised: Matrix, scale: float, *, without: int | None = None) -> RigidMap:
+        left_out.append(without)
+        move = off * np.array([1.0, 1.0, 1.0]) if without is not None and without < 7 else np.zeros(3)
+        return RigidMap(secret.orthogonal, secret.translation - move @ secret.orthogonal)
+
+    exact = replace(view.uploads[1], representation=secret.apply(truth))
+    view = replace(view, uploads=(view.uploads[0], exact, *view.uploads[2:]))
+    monkeypatch.setattr(refine, "_grid_denoiser", lambda view, others: denoise)
+    monkeypatch.setattr(refine, "_align", align)
+    refine._reread_once(view, {}, secret, 0.5)
+    assert left_out == [*range(12), None]
+    ((scale, schedule),) = searches
+    assert scales == pytest.approx([0.5, expected])
+    assert scale == pytest.approx(expected)
+    assert rounds_of(schedule) == (0.75, 0.02, 6)

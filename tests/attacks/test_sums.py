@@ -2,6 +2,7 @@
 
 import math
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,14 +16,14 @@ from mooring.attacks.sums.class_of_one import class_of_one
 from mooring.attacks.sums.column_space import column_space
 from mooring.attacks.sums.leverage import measure_leverage, score_without_sums
 from mooring.attacks.sums.pairwise_register import pairwise_register
-from mooring.attacks.sums.register import register
+from mooring.attacks.sums.register import register, solve_register
 from mooring.attacks.sums.whitened_difference import whitened_difference
 from mooring.audit import SumSimulation, simulate_sums
 from mooring.errors import InputError
 from mooring.mechanisms.sums.guarantee import SumPrivacy
 from mooring.metrics import Membership
 from tests.attacks.test_contract import arrays_of, check_sentence, holds
-from tests.raising import raising
+from tests.raising import numbers_in, raising
 from tests.record import check_record
 
 RECORD = Path(__file__).parent / "record.json"
@@ -190,6 +191,15 @@ def test_sums_by_class_are_those_of_its_rows(name: str, counts: list[int]) -> No
     expected = np.column_stack([members.features[codes == k].sum(axis=0) for k in range(len(counts))])
     assert np.allclose(view.class_sums(), expected, atol=1e-9)
     assert np.allclose(view.class_sums()[-1] / view.constant, counts)
+
+
+@pytest.mark.parametrize("name", ["plain", "two classes", "number"])
+def test_joint_products_are_those_of_features_and_labels(name: str) -> None:
+    """A number's square is not shared."""
+    view, members = view_of(name), simulated(name)[0].members((1, 2, 3))
+    both = view.joint_features(members)
+    assert both.shape[1] - members.features.shape[1] == {"plain": 3, "two classes": 1, "number": 0}[name]
+    np.testing.assert_allclose(view.joint_products(), both.T @ both, atol=1e-9)
 
 
 def difference(share: float, noise: float, scale: float = 1.0) -> tuple[float, LabelledFeatures]:
@@ -366,3 +376,61 @@ def test_a_register_of_the_general_total_is_solved_by_least_squares(
     scale, share = max(noise, 1e-4), min(max(n_rows / 30, 0.05), 0.95)
     expected = solve_by_ridge(np.array(added) / scale, sums / scale, share)
     np.testing.assert_allclose(pairwise_register(view, rng=RNG).scores, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(("n", "limit"), [(4000, set()), (4001, {4000.0})])
+def test_a_register_of_more_than_four_thousand_candidates_is_not_solved(n: int, limit: set[float]) -> None:
+    """The refusal states the limit; within it, these candidates are too few for a billion rows."""
+    phi, bubbles = np.ones((n, 1)), np.ones((n, 0))
+    products = {"products": np.ones((1, 1)), "outcomes": np.ones((1, 1)), "noise_scales": (1.0, 1.0)}
+    of_one: Any = SimpleNamespace(
+        honest=SimpleNamespace(n_rows=1e9, **products), candidates=LabelledFeatures(phi, np.ones((n, 1)))
+    )
+    with pytest.raises(DoesNotApply) as refusal:
+        register(of_one, rng=RNG)
+    assert numbers_in(refusal.value.reason) == limit
+    if limit:
+        of_pairs: Any = SimpleNamespace(
+            layout=SimpleNamespace(workload=None), honest=None, candidates=None, vectors=lambda rows: (phi, bubbles)
+        )
+        with pytest.raises(DoesNotApply) as refusal:
+            pairwise_register(of_pairs, rng=RNG)
+        assert numbers_in(refusal.value.reason) == limit
+
+
+@pytest.mark.parametrize(("n_rows", "applies"), [(31.5, True), (31.6, False)])
+def test_candidates_of_the_general_total_must_be_95_percent_of_the_rows(n_rows: float, applies: bool) -> None:
+    gram, seen = np.eye(30), np.ones(30)
+    with nullcontext() if applies else pytest.raises(DoesNotApply):
+        assert np.isfinite(solve_register(gram, seen, n_rows, 1.0)).all()
+
+
+def test_without_sums_a_row_is_scored_by_how_typical_it_is_of_the_colluders_rows() -> None:
+    """The ridge is √D, as for noise of scale one; the label is a part of the row."""
+    view = view_of("plain")
+    known, rows = (view.joint_features(part) for part in (view.require_population(), view.candidates))
+    D = known.shape[1]
+    inverse = np.linalg.inv(known.T @ known + math.sqrt(D) * np.eye(D))
+    expected = -np.einsum("ni,ij,nj->n", rows, inverse, rows)
+    np.testing.assert_allclose(score_without_sums(view).scores, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("counts", "alone"), [((1.45, 0.55), [True, True]), ((1.55, 0.45), [False, False])])
+def test_a_class_has_one_row_if_its_count_is_nearer_to_one_than_to_two_or_none(
+    counts: tuple[float, float], alone: list[bool]
+) -> None:
+    sums = np.vstack([np.ones(3), 0.5 * np.array([*counts, 1.0])])
+    view: Any = SimpleNamespace(
+        constant=0.5,
+        class_sums=lambda: sums,
+        layout=SimpleNamespace(outcome=SimpleNamespace(n_classes=3)),
+        honest=SimpleNamespace(noise_scales=(0.0, 0.0)),
+        candidates=LabelledFeatures(np.zeros((3, 2)), np.eye(3)),
+    )
+    assert np.isfinite(class_of_one(view, rng=RNG).scores).tolist() == [*alone, True]
+
+
+def test_colluders_without_rows_of_a_class_know_no_population_of_it() -> None:
+    view = replace(view_of("plain"), population=LabelledFeatures(np.ones((0, 3)), np.ones((0, 1))))
+    with pytest.raises(DoesNotApply):
+        view.require_population()

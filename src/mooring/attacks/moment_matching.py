@@ -272,6 +272,6 @@ def _ridge(population: ClassMoments, target: ClassMoments, smoothing: float, siz
     if level <= _ROUNDING * size or level <= 0:  # rows do not vary within classes
         return 1.0
     excess = square - trace * trace / h
-    shrinkage = ((1 - 2 / h) * square + trace * trace) / ((n + 1 - 2 / h) * excess) if excess > 0 else 0.9
+    shrinkage = ((1 - 2 / h) * square + trace * trace) / ((n + 1 - 2 / h) * excess) if excess > 0 else np.inf
     shrinkage = min(0.9, shrinkage)
     return float(max(smoothing, shrinkage / (1 - shrinkage) + _UNTRUSTED * h / n) * level)

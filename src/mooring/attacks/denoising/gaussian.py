@@ -64,7 +64,7 @@ class Population:
         beyond = float(xp.sum(gap * xp.linalg.solve(expected, gap))) - freedom - _BEYOND_CHANCE * (2 * freedom) ** 0.5
         scale = float(xp.sum(xp.linalg.diagonal(xp.linalg.solve(expected, spread))))
         if beyond <= 0 or scale <= 0:
-            return 0 * rows
+            return xp.zeros_like(rows)
         between = (beyond / scale + known) * spread
         shifts = (between @ xp.linalg.solve(between + error, gap))[..., 0]
         return shifts[indices_beside(places, rows), :]
