@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mooring import Termination, align, align_batch
+from mooring.alignment import solve
 from mooring.geometry.backend import to_numpy
 
 SOLVERS = ["accelerated", "gpm", "spectral"]
@@ -42,6 +43,18 @@ def test_a_batch_equals_its_problems_one_at_a_time(solver: str, batch: np.ndarra
         assert_same(alignment, alone, atol=1e-6)
         assert alignment.termination is alone.termination
         assert alignment.certificate.certified == alone.certificate.certified
+
+
+@pytest.mark.parametrize(("n_rows", "sizes"), [(2**13, [2, 2, 1]), (2**13 + 1, [1] * 5), (2**15, [1] * 5)])
+def test_a_batch_is_solved_in_parts_of_a_gigabyte(
+    n_rows: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 2²⁷ numbers of eight bytes, and of one problem at least."""
+    parts: list[tuple[int, ...]] = []
+    monkeypatch.setattr(solve, "make_batch", lambda uploads: parts.append(uploads.shape))
+    monkeypatch.setattr(solve, "_solved", lambda problem, **options: ())
+    assert align_batch(np.broadcast_to(0.0, (5, 2, n_rows, 2**12))) == ()
+    assert parts == [(size, 2, n_rows, 2**12) for size in sizes]
 
 
 def test_two_participants_come_in_batches_too(make_study: Callable) -> None:

@@ -1,6 +1,7 @@
 """The certificate says yes only where it may, and its bound on what is left holds."""
 
 import json
+import math
 import re
 from collections.abc import Callable
 from itertools import product
@@ -201,6 +202,15 @@ def test_the_gap_bounds_the_optimum_even_when_the_maps_are_poor(solver: str) -> 
     known = objective(uploads, np.ones((11, 1, 1)))
     assert known > 115
     assert known <= alignment.objective * (1 + alignment.certificate.optimality_gap)
+
+
+@pytest.mark.parametrize(("gap", "is_bounded"), [(0.97e6, True), (1.03e6, False)])
+def test_a_bound_of_more_than_a_million_times_the_objective_is_none(gap: float, is_bounded: bool) -> None:
+    """Of columns a, a and (ε − 2)a, which nearly cancel: L is about −6, and the mean entry of its diagonal ε²/3."""
+    column, small = np.array([[1.0], [-1.0]]), math.sqrt(1.01 * 18 / gap)
+    uploads = np.stack([column, column, (small - 2) * column])
+    certificate = prove_optimal(make_problem(uploads), np.ones((3, 1, 1)))
+    assert certificate.optimality_gap == pytest.approx(gap if is_bounded else math.inf, rel=0.01)
 
 
 def test_maps_that_cancel_are_not_certified() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mooring import RigidMap, align, align_batch, align_to_reference
+from mooring import RigidMap, align, align_batch, align_to_reference, make_anchor
+from mooring.alignment.problem import make_problem
 
 Refused = Callable[..., None]
 REPRESENTATIONS = "anchor_representations"
@@ -101,6 +102,19 @@ def test_a_batch_is_checked_like_a_single_problem(uploads: np.ndarray, refused: 
     broken = batch.copy()
     broken[1, 3, 0, 0] = np.nan
     refused(lambda: align_batch(broken), REPRESENTATIONS, "finite", "NaN or Inf from participant 3")
+
+
+@pytest.mark.parametrize(("length", "is_fine"), [(9e-7, True), (7e-7, False)])
+def test_a_column_counts_if_its_variance_is_above_a_millionth_of_a_millionth_of_the_mean(
+    length: float, is_fine: bool, refused: Refused, rng: np.random.Generator
+) -> None:
+    """Of columns of length 1, 1 and √(2/3) 10⁻⁶, the last has 10⁻¹² of the mean variance."""
+    anchor = make_anchor(12, 3, rng=rng)
+    uploads = [anchor, anchor, anchor * np.array([1.0, 1.0, length])]
+    if is_fine:
+        make_problem(uploads)
+    else:
+        refused(lambda: make_problem(uploads), *RANK_POOR)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from mooring import align, align_to_reference
+from mooring.geometry import sample_orthogonal
 
 SEEDS = range(12)
 
@@ -42,6 +43,18 @@ def test_at_high_noise_the_accelerated_solver_does_at_least_as_well(noise: float
 def test_iterations_never_lower_the_objective_of_the_spectral_start(noise: float, objectives: Callable) -> None:
     for solver in ("accelerated", "gpm"):
         assert np.min(objectives(solver, (6, 3, 12), noise) / objectives("spectral", (6, 3, 12), noise)) > 1 - 1e-9
+
+
+def test_participants_whose_maps_start_the_wrong_way_round_are_turned_without_overflow() -> None:
+    """The spectral start follows one large upload, of which the others show little."""
+    rng = np.random.default_rng(3)
+    directions = np.linalg.qr(rng.standard_normal((7, 4)))[0]
+    directions -= directions.mean(axis=0)
+    small, noise = 1e-2 * rng.standard_normal((8, 1, 1)), 1e-3 * rng.standard_normal((8, 7, 2))
+    turned = directions[:, 2:] @ sample_orthogonal(2, rng=rng, batch_shape=(8,))
+    alignment = align(np.concatenate([5 * directions[None, :, :2], turned + small * directions[:, :2] + noise]))
+    assert alignment.converged
+    assert alignment.residual < 1e-7
 
 
 def test_procrustes_fits_noisy_anchors_better_than_one_reference_does(make_study: Callable) -> None:

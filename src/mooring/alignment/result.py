@@ -96,7 +96,7 @@ class Alignment:
             misfit=squares - objective / p,  # eq. gopp_optimal_value_relation
             iterations=iterations,
             step=step,
-            residual=gap / max(1.0, math.sqrt(p * weighted_sum.shape[-1])),  # ‖R‖_F = √(pd)
+            residual=gap / math.sqrt(p * weighted_sum.shape[-1]),  # ‖R‖_F = √(pd), which is above 1
             termination=termination,
             certificate=certificate,
         )

@@ -62,8 +62,10 @@ class TraceObjective:
         (M,) = evaluation.extra
         xp = namespace_of(M)
         P = xp.astype(M + transpose(M), xp.float32, copy=False)
-        mean = xp.mean(xp.linalg.diagonal(P), axis=-1)[..., None, None]
-        mean = xp.clip(mean, min=float(xp.finfo(P.dtype).tiny))
+        mean, limits = xp.mean(xp.linalg.diagonal(P), axis=-1), xp.finfo(P.dtype)
+        # The mean of a participant whose map is the wrong way round is negative; that of all is not.
+        mean = xp.maximum(mean, float(limits.eps) * xp.max(mean, axis=-1, keepdims=True))
+        mean = xp.clip(mean, min=float(limits.tiny))[..., None, None]
         # The shift limits steps along directions of little curvature and keeps P definite while the maps are rough.
         candidates = (inverse_square_root(P + shift * mean * identity_like(P)) for shift in _SHIFTS)
         root = next((root for root in candidates if root is not None), None)
