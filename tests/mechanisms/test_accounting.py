@@ -87,6 +87,14 @@ def test_long_rows_are_scaled_down_even_very_long_ones_and_short_ones_left_alone
     assert np.allclose(clip_rows(np.array([[3e200, 4e200]]), 1.0), [[0.6, 0.8]])
 
 
+def test_a_row_as_long_as_the_norm_is_not_changed_by_rounding() -> None:
+    for row in np.random.default_rng(0).standard_normal((50, 1, 3)):
+        largest = np.abs(row).max()
+        length = float(largest * np.sqrt(np.sum((row / largest) ** 2)))
+        assert np.array_equal(clip_rows(row, length), row)
+        assert not np.array_equal(clip_rows(row, (1 - 1e-12) * length), row)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_rows_that_are_not_finite_cannot_be_clipped(value: float, refused: Refused) -> None:
     refused(lambda: clip_rows(np.array([[value, 1.0]]), 1.0), "rows", "finite", "NaN or Inf")

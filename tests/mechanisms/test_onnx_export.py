@@ -4,6 +4,7 @@ import sys
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from hypothesis import given, settings
@@ -133,6 +134,13 @@ def test_features_that_are_not_moorings_are_refused() -> None:
     model = Model(spec, LinearFunction(np.zeros((1, 1)), np.zeros(1)), "none", np.zeros(1, dtype=np.int32), np.ones(1))
     with raising(InputError, "features", got="Constant"):
         to_onnx(model)
+
+
+def test_a_file_has_the_format_of_the_middle_of_2022_which_later_runtimes_read() -> None:
+    rows, labels = rows_and_labels("classes")
+    model = onnx.load_from_string(to_onnx(train_learner("linear", rows, labels, kind="classes", seed=0).to_model()))
+    (release,) = [versions for name, *versions in onnx.helper.VERSION_TABLE if name == "1.12.0"]
+    assert [model.ir_version, *(operators.version for operators in model.opset_import)] == release[:2]
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,6 +80,23 @@ def test_each_pass_of_the_public_svd_is_one_step_of_subspace_iteration(rng: np.r
         Q = np.linalg.qr(rows.T @ rows @ Q)[0]
 
 
+def test_the_public_svd_reads_the_data_four_times_for_sixteen_more_directions_unless_it_is_asked_otherwise() -> None:
+    rows = np.random.default_rng(0).standard_normal((60, 40))
+    passes = [0]
+
+    def blocks() -> Iterator[np.ndarray]:
+        passes[0] += 1
+        yield rows
+
+    projection = public_svd_projection(blocks, 3, rng=np.random.default_rng(1))
+    assert passes == [2 + 4]  # two to check the data
+    Q = np.linalg.qr(np.random.default_rng(1).standard_normal((40, 3 + 16)))[0]
+    for _ in range(3):
+        Q = np.linalg.qr(rows.T @ rows @ Q)[0]
+    V = Q @ np.linalg.svd(rows @ Q)[2][:3].T
+    assert np.allclose(projector(projection), V @ V.T, atol=1e-10)
+
+
 def test_the_public_svd_does_not_centre(rng: np.random.Generator) -> None:
     """Rows far from the origin, with spread in another direction: the uncentred top direction is that of the mean."""
     rows = np.array([10.0, 0.0, 0.0]) + rng.standard_normal((50, 1)) * np.array([0.0, 1.0, 0.0])

@@ -103,6 +103,24 @@ def test_sums_of_any_order_of_blocks_are_those_of_the_rows_of_each_class() -> No
     assert sums.n_rows == 500
 
 
+def test_sums_of_any_number_of_rows_are_exact_to_the_last_integer() -> None:
+    """127 rows whose squares have 52 bits, of which no more than two are added up in floating point."""
+    layout = ClassLayout(4, 2, resolution=2**26)
+    assert layout.scale == 2**26 - 3
+    sums = ClassAccumulator(layout, np.random.default_rng(0))
+    sums.add(np.tile([1.0, 0.0, 0.0, 0.0], (127, 1)), np.ones(127))
+    assert sums.vector.tolist() == [0] * 10 + [127 * layout.scale**2] + [0] * 9
+
+
+def test_rows_of_a_person_with_so_many_that_rounding_exceeds_them_add_nothing() -> None:
+    """With 300 rows, 64/√300 is less than the 4 that rounding may add to the length of nine integers."""
+    layout = ClassLayout(9, 2, resolution=64)
+    sums = ClassAccumulator(layout, np.random.default_rng(0))
+    sums.add(unit([[1.0] * 9] * 300, 1.0), np.zeros(300), np.full(300, 300))
+    assert sums.n_rows == 300
+    assert not sums.vector.any()
+
+
 @pytest.mark.parametrize(
     ("features", "labels"),
     [

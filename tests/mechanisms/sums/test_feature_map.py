@@ -102,6 +102,14 @@ def test_pictures_in_large_numbers_go_in_blocks_and_colours_are_averaged() -> No
     assert np.abs(MAPS["coloured"].apply(coloured) - phi[:60]).max() < 1e-9
 
 
+@pytest.mark.parametrize(("side", "n_places"), [(4, 2), (9, 4), (13, 6), (14, 7), (18, 7)])
+def test_filters_stand_at_every_other_pixel_and_in_seven_places_a_side_at_most(side: int, n_places: int) -> None:
+    """Two wavelengths in eight orientations at each, and the picture in twice as many boxes a side."""
+    filters = picture_features.filters_of(side, side + 3)
+    assert filters.n_moduli == 2 * 8 * n_places**2
+    assert filters.n_responses == 2 * 8 * n_places**2 + (2 * n_places) ** 2
+
+
 def test_features_of_pictures_feel_neither_brightness_nor_contrast() -> None:
     rows = glyphs()
     assert np.abs(PICTURES.apply(0.3 * rows + 0.4) - PICTURES.apply(rows)).max() < 1e-6
@@ -177,6 +185,24 @@ def test_a_category_that_may_be_missing_has_one_more_feature(n_hats: int) -> Non
     u = [[-0.5, -0.5, 1, -0.5, -0.5], [0.5, -0.5, -1, -0.5, 0.5], [0, 0.5, 0, 0.5, -0.5]]
     np.testing.assert_allclose(phi[:, :-1], np.sqrt(0.8 / squares) * np.array(u))
     assert np.linalg.norm(phi, axis=1).max() == pytest.approx(1)
+
+
+def test_directions_are_those_in_which_glyphs_differ_most_relative_to_their_copies() -> None:
+    """B v = μ (W + κI) v with vᵀ(W + κI)v = μ/(1 + μ), the largest μ first, and nothing of those below zero."""
+    rng, copies = np.random.default_rng(0), picture_features._COPIES
+    means = rng.standard_normal((8, 6)) * np.array([3.0, 1.0, 0.5, 0.2, 0.1, 0.0])
+    z = rng.standard_normal((8 * copies, 6)) + np.repeat(means, copies, axis=0)
+    by_glyph = z.reshape(8, copies, 6)
+    within = np.mean([np.cov(part, rowvar=False) for part in by_glyph], axis=0)
+    between = np.cov(by_glyph.mean(axis=1), rowvar=False) - within / copies
+    within += 0.01 * np.linalg.eigvalsh(within).max() * np.eye(6)
+    directions = picture_features.discriminating_directions(z, 6)
+    mu = np.linalg.eigvals(np.linalg.solve(within, between)).real
+    mu = np.maximum(np.sort(mu)[::-1], 0)
+    assert mu[0] > 1 > mu[2] > mu[-1] == 0
+    np.testing.assert_allclose(directions.T @ within @ directions, np.diag(mu / (1 + mu)), atol=1e-9)
+    np.testing.assert_allclose(between @ directions, within @ directions * mu, atol=1e-9)
+    assert (directions.sum(axis=0) >= 0).all()
 
 
 def test_what_all_glyphs_have_in_common_tells_them_apart_in_no_direction() -> None:

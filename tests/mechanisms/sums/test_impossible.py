@@ -55,6 +55,14 @@ def test_text_that_names_no_two_declared_words_is_refused(text: str) -> None:
     assert caught.value.what == "impossible"
 
 
+def test_a_refusal_names_the_columns_that_a_combination_can_have() -> None:
+    for columns, expected in ((SCHEMA.columns, {"births", "sex", "ward"}), (COLUMNS[:1], {"no column"})):
+        with pytest.raises(InputError) as caught:
+            find_combination(make_workload(Schema(columns)).columns, {"age": "50", "sex ": "m"})
+        names = {"age", "births", "sex", "ward", "no column"}
+        assert {name for name in names if name in caught.value.cure} == expected
+
+
 @settings(max_examples=4, deadline=None)
 @given(st.lists(declared(), min_size=1, max_size=2), st.integers(0, 3))
 def test_synthetic_rows_have_none_of_the_combinations_that_a_study_declares(

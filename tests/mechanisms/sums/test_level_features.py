@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from mooring.errors import InputError
 from mooring.learners.sums import centre_sums, find_ridge, fit_discriminant, fit_least_squares
-from mooring.mechanisms.sums.general.features import LevelFeatures, extract_sums, select_schema
+from mooring.mechanisms.sums.general.features import LevelFeatures, _estimate_products, extract_sums, select_schema
 from mooring.mechanisms.sums.general.survival import Survival
 from mooring.mechanisms.sums.general.total import sum_exactly
 from mooring.mechanisms.sums.general.workload import make_workload
@@ -83,6 +84,37 @@ def test_rows_without_the_outcome_do_not_bend_its_model() -> None:
     np.testing.assert_allclose(crossed, (phi[known, :-1] - phi[:, :-1].mean(axis=0)).T @ deviations, atol=1e-6)
     truth = rows[known, 4:7].argmax(axis=1)
     assert (fit_discriminant(sums).predict(phi[known]) == truth).mean() > 0.6
+
+
+@pytest.mark.parametrize("curves", [-5.0, 0.0, 37.0, 1e6])
+def test_products_of_hats_follow_from_counts_and_the_sum_of_curves_within_what_rows_can_have(curves: float) -> None:
+    """Σ hhᵀ = diag(c) − Σ q_a (e_a − e_{a+1})(e_a − e_{a+1})ᵀ, where q_a is in proportion to c_a c_{a+1}/(c_a + c_{a+1}).
+
+    A row adds t(1 − t) to the sum of all q_a, which is between 0 and ¼.
+    """
+    rows, labels = draw_rows(200)
+    rows[:, 0] = np.where(rows[:, 0] > 0, 1.0, -1 + (rows[:, 0] + 1) / 3)  # nobody is at the nodes between
+    total = sum_exactly(WORKLOAD, rows, labels)
+    (index, place), *_ = WORKLOAD.bubbles.items()
+    height = WORKLOAD.integer_bubbles[index] * WORKLOAD.constant_integer / WORKLOAD.resolution**2
+    total.matrix[0, place] = total.matrix[place, 0] = 4 * curves * height
+    hats = np.maximum(0, 1 - np.abs(3.5 * (rows[:, :1] + 1) - np.arange(8)))
+    counts, expected = hats.sum(axis=0), np.diag(hats.sum(axis=0))
+    assert (counts[4:7] == 0).all()
+    parts = np.array([a * b / (a + b) if a + b else 0.0 for a, b in pairwise(counts)])
+    for a, part in enumerate(parts / parts.sum() * np.clip(curves, 0, 200 / 4)):
+        step = np.eye(8)[a] - np.eye(8)[a + 1]
+        expected = expected - part * np.outer(step, step)
+    np.testing.assert_allclose(_estimate_products(total, index, WORKLOAD.columns[index]), expected, atol=1e-6)
+
+
+def test_an_outcome_that_is_missing_in_all_rows_counts_as_known_in_one() -> None:
+    rows, labels = draw_rows(50)
+    rows[:, 4:7] = 0.0
+    schema = select_schema(WORKLOAD, SCHEMA, "stage")
+    assert extract_sums(sum_exactly(WORKLOAD, rows, labels), schema).n_rows == pytest.approx(1.0)
+    nobody = replace(sum_exactly(WORKLOAD, rows[:0], labels[:0]), noise_variance=4.0)
+    assert extract_sums(nobody, schema).noise_scales[0] == pytest.approx(2.0)
 
 
 def test_a_number_is_predicted_like_least_squares_predict_it() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,13 @@ from scipy.optimize import brentq
 
 from mooring.errors import InputError
 from mooring.mechanisms.sums.general.layout import PairwiseAccumulator, PairwiseLayout
-from mooring.mechanisms.sums.general.levels import label_levels, make_levels, quantise_places, write_weights
+from mooring.mechanisms.sums.general.levels import (
+    label_levels,
+    make_levels,
+    quantise_places,
+    round_at_random,
+    write_weights,
+)
 from mooring.mechanisms.sums.general.survival import Survival
 from mooring.mechanisms.sums.general.total import PairwiseTotal, check_total, sum_exactly
 from mooring.mechanisms.sums.general.workload import Workload, make_workload
@@ -100,6 +107,14 @@ def test_a_place_is_rounded_to_units_at_random_and_without_bias(name: str) -> No
     assert (drawn[:, ~known] == (levels.n_levels - 1) * levels.unit).all()
     if column.kind == "integer" and not is_log:
         assert (drawn == drawn[0]).all()  # every whole number lies on a multiple of the unit
+
+
+def test_a_number_within_a_millionth_of_a_whole_one_is_taken_for_it() -> None:
+    """Whatever is drawn: with the least draw a number is rounded down, and with the largest it is rounded up."""
+    values = np.array([3 - 1.1e-6, 3 - 0.9e-6, 3.0, 3 + 0.9e-6, 3 + 1.1e-6, -2 - 0.9e-6, -2 + 1.1e-6])
+    for draw, expected in ((0.0, [2, 3, 3, 3, 3, -2, -2]), (1 - 1e-12, [3, 3, 3, 3, 4, -2, -1])):
+        rng: Any = SimpleNamespace(random=lambda n, draw=draw: np.full(n, draw))
+        assert round_at_random(values, rng).tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -295,6 +310,13 @@ def test_a_level_has_between_no_rows_and_all_but_for_the_noise(column: str, leve
     least, most = -own - 200e-6, 200 + own + slack * inverse + 1
     assert brentq(is_fine, 0, 2 * (least - count), xtol=1e-9) == pytest.approx(least - count, abs=1e-6)
     assert brentq(is_fine, 0, 2 * (most - count), xtol=1e-9) == pytest.approx(most - count, rel=1e-6)
+
+
+@pytest.mark.parametrize(("by", "is_fine"), [(-0.9e-6, True), (-1.1e-6, False)])
+def test_of_no_rows_a_level_may_have_a_millionth_of_a_row_less_than_none(by: float, is_fine: bool) -> None:
+    total = draw_checked(0.0)
+    moved = move_count(replace(total, matrix=0 * total.matrix), total.workload.indicator("sex", "m").vector, by)
+    assert (not check_total(moved)) == is_fine
 
 
 @pytest.mark.parametrize("variance", [0.0, 0.5])

@@ -14,7 +14,13 @@ from mooring.mechanisms.sums import model_forecast
 from mooring.mechanisms.sums.features.columns import TableFeatures
 from mooring.mechanisms.sums.general.features import LevelFeatures
 from mooring.mechanisms.sums.general.workload import make_workload
-from mooring.mechanisms.sums.model_forecast import ModelCase, ModelForecast, ModelOutlook, forecast_model
+from mooring.mechanisms.sums.model_forecast import (
+    ModelCase,
+    ModelForecast,
+    ModelOutlook,
+    forecast_model,
+    forecast_on_rows,
+)
 from mooring.tables.schema import Column, Label, Schema
 from tests.record import check_record
 
@@ -106,6 +112,56 @@ def test_a_forecast_draws_the_rows_of_all_and_one_participants_share_of_them(
         assert (line.joint, line.alone, line.gain_error) == pytest.approx((0.75, 0.66, np.std([0, 0.06, 0.12, 0.18])))
         assert (line.guessing, line.least_gains) == (0.5, (0.05, 0.03))
     assert len(trained["joint"]) == 12
+
+
+@pytest.mark.parametrize("label", ["two", "number"])
+def test_a_forecast_from_the_declaration_is_as_on_record(label: str) -> None:
+    forecast = forecast_model(make_case(label), 300, 3)
+    check_record(RECORD, f"forecast, {label}", [line.as_dict() for line in forecast.lines], abs=2e-3)
+
+
+@pytest.mark.parametrize("label", ["two", "number"])
+def test_a_forecast_from_own_rows_is_as_on_record(label: str) -> None:
+    case = make_case(label)
+    rows, labels = model_forecast._invent_rows(case, 150, 0.6, np.random.default_rng(1))
+    forecast = forecast_on_rows(case, rows, labels, 900)
+    assert forecast is not None
+    check_record(RECORD, f"forecast on rows, {label}", [line.as_dict() for line in forecast.lines], abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("n", "n_test", "n_train"), [(39, 0, 0), (40, 20, 20), (41, 20, 21), (4_001, 2000, 2001), (30_000, 2000, 20_000)]
+)
+def test_own_rows_are_split_into_those_to_train_on_and_those_to_score(
+    n: int, n_test: int, n_train: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Differently in each of four draws; both models are trained on the same rows and scored on all others."""
+    trained, tested = list[np.ndarray](), list[np.ndarray]()
+
+    def fit(case: object, rows: np.ndarray, labels: np.ndarray, *rest: Any) -> Callable[..., float]:
+        assert (rows[:, 0] == labels + 0.5).all()
+        trained.append(labels)
+        return lambda new, truth: tested.append(truth) or float((new[:, 0] == truth + 0.5).all())
+
+    monkeypatch.setattr(model_forecast, "_train_jointly", fit)
+    monkeypatch.setattr(model_forecast, "_train_alone", fit)
+    labels = np.arange(n)
+    forecast = forecast_on_rows(make_case("number"), labels[:, None] + 0.5, labels, 10**6)
+    assert (forecast is None) == (n < 40)
+    if forecast is None:
+        return
+    assert (forecast.lines[0].joint, forecast.lines[0].alone, len(trained), len(tested)) == (1, 1, 8, 8)
+    for train, test in zip(trained, tested, strict=True):
+        assert (len(train), len(test), np.unique([*train, *test]).size) == (n_train, n_test, n_train + n_test)
+    assert len({tuple(test) for test in tested}) == 4
+
+
+def test_own_rows_of_one_label_have_no_forecast_and_a_draw_that_leaves_one_is_left_out() -> None:
+    case = make_case("two")
+    rows, labels = model_forecast._invent_rows(case, 60, 0.5, np.random.default_rng(0))
+    assert forecast_on_rows(case, rows, 0 * labels, 900) is None
+    assert forecast_on_rows(case, rows, (np.arange(60) == 3).astype(int), 900) is None  # never on both sides
+    assert forecast_on_rows(case, rows, (np.arange(60) < 2).astype(int), 900) is not None
 
 
 @pytest.mark.parametrize(

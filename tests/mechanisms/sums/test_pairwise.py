@@ -252,6 +252,28 @@ def test_the_total_is_that_of_each_row_alone_and_the_same_as_ever() -> None:
     assert hashlib.sha256(sums.vector.astype("<i8").tobytes()).hexdigest()[:16] == "f71765cd411182da"
 
 
+def test_a_mean_is_summed_in_whole_numbers_row_by_row() -> None:
+    """In Python's integers: a row of a person with k has the weight ⌊2²⁰/k⌋; sums are divided by 2²⁰ and rounded down."""
+    schema = Schema((*COLUMNS[:3], COLUMNS[4]))
+    layout = PairwiseLayout(make_workload(schema), adds_means=True)
+    workload, rng = layout.workload, np.random.default_rng(2)
+    rows, counts = np.vstack([encode(schema, rng.random(5).tolist())[0] for _ in range(20)]), rng.integers(2, 9, 20)
+    sums = PairwiseAccumulator(layout, np.random.default_rng(3))
+    sums.add(rows, None, counts)
+    places, bubbles = workload.quantise(workload.code(rows), None, np.random.default_rng(3).spawn(1)[0])
+    features, bubbles_in_all = np.zeros((workload.size, workload.size), dtype=object), np.zeros(3, dtype=object)
+    for row, curves, count in zip(places.T.tolist(), bubbles.tolist(), counts.tolist(), strict=True):
+        phi = [workload.constant_integer]
+        for place, levels, contrasts in zip(row, workload.columns, workload.integer_contrasts, strict=True):
+            weights = [max(0, levels.unit - abs(place - k * levels.unit)) for k in range(levels.n_levels)]
+            phi += [sum(map(int.__mul__, line, weights)) for line in contrasts.tolist()]
+        whole = np.array([*phi, *[0] * len(curves)], dtype=object)
+        features += 2**20 // count * np.outer(whole, whole)
+        bubbles_in_all += 2**20 // count * workload.constant_integer * np.array(curves, dtype=object)
+    features[0, workload.n_features :] = bubbles_in_all
+    assert sums.vector.tolist() == (features // 2**20)[layout.entries].tolist()
+
+
 def test_numbers_of_rows_of_persons_are_given_if_means_are_added() -> None:
     schema = Schema(COLUMNS[:2])
     row, _ = encode(schema, [0.3, 0.4])

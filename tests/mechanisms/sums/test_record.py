@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mooring.mechanisms.sums.features.columns import RowFeatures, TableFeatures
+from mooring.mechanisms.sums.features.fourier import FourierFeatures
 from mooring.mechanisms.sums.features.pictures import PictureFeatures, filters_of, fit_to_public
 from mooring.mechanisms.sums.general.features import extract_sums, select_schema
 from mooring.mechanisms.sums.general.total import sum_exactly
@@ -55,7 +56,22 @@ def test_features_of_pictures_are_as_on_record(size: tuple[int, int]) -> None:
     check_record(RECORD, f"pictures, {size}", [features.apply(rows[-4:]), fitted.apply(rows[-4:]), contrasts])
 
 
+def test_responses_to_faint_pictures_are_as_on_record() -> None:
+    """Contrast of a millionth is about as large as what is added to squares."""
+    filters, x = filters_of(5, 9), np.sin(np.arange(90) ** 1.5).reshape(2, -1)
+    figures = {str(contrast): filters.apply(contrast * x)[:, ::16] for contrast in (1e-7, 1e-6, 1e-5)}
+    check_record(RECORD, "pictures, faint", figures)
+
+
+def test_random_fourier_features_are_as_on_record() -> None:
+    rows = np.sin(np.arange(6) ** 1.5).reshape(2, 3)
+    figures = [features.apply(rows)[:, ::11] for features in (FourierFeatures(3), FourierFeatures(3, 20, 0.4, seed=3))]
+    check_record(RECORD, "fourier", figures)
+
+
 def test_features_of_rows_are_the_rows_at_one_length() -> None:
+    default = RowFeatures(2).apply(np.array([[3.0, 4.0]]))
+    assert np.allclose(default, [[0.6 * 0.7**0.5, 0.8 * 0.7**0.5, 0.3**0.5]])
     rows = RowFeatures(2, 0.19).apply(np.array([[3.0, 4.0], [0.0, 0.0]]))
     assert np.allclose(rows, [[0.54, 0.72, 0.19**0.5], [0.0, 0.0, 0.19**0.5]])
 

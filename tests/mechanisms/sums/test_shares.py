@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,11 +100,21 @@ def test_a_larger_weight_of_lines_leaves_less_noise_on_means(weight: int) -> Non
     np.testing.assert_allclose(missing, np.array([1.0] * 8 + [-8.0]) / math.sqrt(72))
 
 
-@pytest.mark.parametrize(("n_intervals", "dtype"), [(3, np.int16), (16_382, np.int16), (16_383, np.int32)])
-def test_places_are_kept_in_the_smallest_type_that_holds_their_differences(n_intervals: int, dtype: type) -> None:
-    """Survival has two levels an interval and one beyond; a place may be one level below the first."""
+@pytest.mark.parametrize(
+    ("n_intervals", "missing", "dtype"),
+    [
+        (3, "refuse", np.int16),
+        (16_382, "refuse", np.int16),
+        (16_382, "indicate", np.int16),
+        (16_383, "refuse", np.int32),
+    ],
+)
+def test_places_are_kept_in_the_smallest_type_that_holds_their_differences(
+    n_intervals: int, missing: Any, dtype: type
+) -> None:
+    """Survival has two levels an interval, one beyond and one if missing; a place may be one level below the first."""
     survival = Survival("days", "died", "yes", tuple(float(k) for k in range(n_intervals + 1)))
-    columns = (Column("days", "number", 0, 20_000), COLUMNS[6], COLUMNS[1])
+    columns = (Column("days", "number", 0, 20_000), replace(COLUMNS[6], missing=missing), COLUMNS[1])
     assert make_workload(Schema(columns), survival=survival).units.dtype == dtype
 
 

@@ -120,7 +120,7 @@ class ClassLayout:
     def pack(self, products: Integers) -> Integers:
         """Return the vector of W_k, of shape (K, D, D)."""
         rows, columns = np.triu_indices(self.n_features)
-        return np.ascontiguousarray(products[:, rows, columns]).reshape(-1)
+        return np.ascontiguousarray(products[:, rows, columns]).ravel()
 
     def unpack(self, vector: Integers) -> Matrix:
         """Return W_k of a vector in the units of features, of shape (K, D, D)."""
@@ -164,7 +164,7 @@ class ClassAccumulator:
             rng = self._rng.spawn(1)[0]
         q = round_features(features, layout, rng, rows_of_person)
         require_short(features, q, layout.resolution, rows_of_person)
-        step = _EXACT // (2 * layout.resolution**2)
+        step = _EXACT // layout.resolution**2
         for k in np.unique(codes):
             rows = q[codes == k]
             for start in range(0, len(rows), step):

@@ -397,7 +397,8 @@ class SumScheme:
             delta = None if settings.epsilon is None else settings.delta
             return replace(layout.unpack(vector, variance), epsilon=settings.epsilon, delta=delta, unit=settings.unit)
         if isinstance(layout, ClassLayout):
-            deviation = 0.0 if noise is None else math.sqrt(n_contributions * noise.on_products) / layout.scale**2
+            assert noise is not None  # without noise, classes are not summed on their own (`count_class_components`)
+            deviation = math.sqrt(n_contributions * noise.on_products) / layout.scale**2
             return ClassSums(layout.unpack(vector), features.constant_share, deviation, features.unit_length)
         S, T = layout.unpack(vector)
         scales = noise.scales(layout, n_contributions) if isinstance(noise, SumNoise) else (0.0, 0.0)

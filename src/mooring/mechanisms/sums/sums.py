@@ -130,7 +130,7 @@ class SumLayout:
 
     def pack(self, S: Integers, T: Integers) -> Integers:
         """Return the vector of the sums S and T."""
-        return np.concatenate([S[np.triu_indices(self.n_features)], T.reshape(-1)])
+        return np.concatenate([S[np.triu_indices(self.n_features)], T.ravel()])
 
     def unpack(self, vector: Integers) -> tuple[Matrix, Matrix]:
         """Return the symmetric S and T of a vector, in the units of features and outcomes."""
@@ -175,7 +175,7 @@ class SumAccumulator:
         q = quantise(features, B, rows_of_person)
         r = q * (R // B) if rows_of_person is None else quantise(features, R, rows_of_person**2)
         y = layout.outcome.encode(labels)
-        for start in range(0, len(q), step := max(1, _EXACT // (2 * layout.largest_product))):
+        for start in range(0, len(q), step := max(1, _EXACT // layout.largest_product)):
             block, outcomes = q[start : start + step], y[start : start + step].astype(np.float64)
             S, T = block.T @ block, r[start : start + step].T @ outcomes
             with self._lock:

@@ -89,7 +89,7 @@ class TableFeatures:
     @property
     def unit_length(self) -> bool:
         """Whether φ has length one, which is so with hat functions."""
-        return self.n_hats > 0
+        return bool(self.n_hats)
 
     def apply(self, rows: Matrix) -> Matrix:
         """Return φ of encoded rows."""
