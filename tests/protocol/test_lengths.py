@@ -10,12 +10,14 @@ from mooring.errors import InputError
 from mooring.mechanisms.sums.answers.description import describe
 from mooring.protocol.designer.header import MOST_COLUMNS, Header
 from mooring.protocol.designer.merge import merge_headers
-from mooring.protocol.messages.reason import is_reasoned
+from mooring.protocol.messages.reason import is_reasoned, require_reasoned
+from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import RangeSource
 from mooring.protocol.participant.contrast import drafted_projection
 from mooring.protocol.participant.prediction import Reading
 from mooring.protocol.participant.reading import _list_rules
-from mooring.protocol.participant.steps import state_mapping
+from mooring.protocol.participant.steps import match, state_mapping
+from mooring.protocol.registry import exchange_of
 from mooring.protocol.rotation.analyst.training import _can_learn_alone
 from mooring.protocol.sums.analyst.asked import keep_answer, read_answers
 from mooring.protocol.workspace import Workspace
@@ -101,3 +103,35 @@ def test_a_draft_projects_rows_of_more_than_thirty_numbers(n_columns: int, n_com
 )  # fmt: skip
 def test_ten_rows_of_two_classes_are_enough_to_learn_alone(labels: list[float], kind: str, fine: bool) -> None:
     assert _can_learn_alone(np.array(labels), kind) == fine  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("n", "n_shown"), [(10, 10), (11, 10)])
+def test_columns_of_a_study_are_named_in_an_error_up_to_ten(n: int, n_shown: int) -> None:
+    plain = numeric_study(h=1, r=4).as_dict()
+    still_open = [{"name": name, "kind": "number", "range": []} for name in items(n)]
+    with raising(InputError, "columns", got=f"{n} open") as caught:
+        Study.from_dict(plain | {"columns": still_open})
+    assert (counted(caught.value.got), "…" in caught.value.got) == (n_shown, n > n_shown)
+    with raising(InputError, "ranges") as caught:
+        Study.from_dict(plain | {"ranges": {"from_rows": items(n), "confirmed": ""}})
+    assert counted(caught.value.problem) == n_shown
+
+
+@pytest.mark.parametrize(("n", "n_shown"), [(50, 50), (51, 50)])
+def test_unknown_words_are_shown_up_to_fifty(n: int, n_shown: int, tmp_path: Path) -> None:
+    workspace = Workspace.at(tmp_path, StepPages())
+    numeric_study(h=1, r=4).write(workspace.study_file)
+    (tmp_path / "rows.csv").write_text("\n".join(["x0,y", *(f"0.5,{word}" for word in items(n))]) + "\n")
+    tables = dict(match(workspace, data=tmp_path / "rows.csv", show_values=True).tables)
+    assert counted(str(tables["Words that the study does not know"])) == n_shown
+
+
+def test_long_answers_of_a_person_are_quoted_up_to_a_length() -> None:
+    with raising(InputError, "--override") as caught:
+        require_reasoned("--override", "x" * 500)
+    assert len(caught.value.got) == 80
+    study = numeric_study()
+    with raising(InputError, "outcome") as caught:
+        exchange_of(study).require_outcome(study, "x" * 500)
+    assert caught.value.problem.count("x" * 60) == 1
+    assert "x" * 61 not in caught.value.problem

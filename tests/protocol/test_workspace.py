@@ -1,18 +1,21 @@
 """A member's folder: who its owner is, which files it has, and when it is read again."""
 
 import os
-from dataclasses import replace
+import pkgutil
+from dataclasses import fields, is_dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mooring import protocol
 from mooring.errors import InputError, StorageError
-from mooring.protocol.common_steps import STUDY, _has_records, _is_fitted
+from mooring.protocol.common_steps import COMMON, STUDY, _has_records, _is_fitted
 from mooring.protocol.messages.card import Member
 from mooring.protocol.participant.membership import issue_card, make_member
-from mooring.protocol.step import Awaited, Choice, Item, Question, Step
-from mooring.protocol.steps import explain_command, find_step, list_commands
+from mooring.protocol.step import Addition, Awaited, Choice, Item, Question, Sent, Step
+from mooring.protocol.steps import arrange_steps, explain_command, find_step, list_commands, list_steps
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.workspace import Identity, Workspace, has_file, has_label, has_record
 from mooring.report.step_pages import StepPages
@@ -100,6 +103,31 @@ def test_hidden_files_links_and_folders_are_no_files_of_a_folder(workspace: Work
     assert all(found)
     for missing in ("link.csv", ".hidden.csv", "folder.csv", "elsewhere/d.csv", "none/a.csv", "inside/a.csv"):
         assert not has_file(workspace, missing)
+
+
+def test_a_folder_is_shown_by_its_paths_alone(workspace: Workspace) -> None:
+    """Not by its vault, its study, or functions and engines, whose addresses tell nobody anything."""
+    workspace.engine = object()
+    workspace.opened = Vault.create(workspace.vault_folder)
+    numeric_study().write(workspace.study_file)
+    shown = repr(workspace.as_it_is())
+    assert str(workspace.study_file) in shown
+    for hidden in ("0x", "Vault", "Study(", "StepPages", "Identity"):
+        assert hidden not in shown
+
+
+@pytest.mark.definitions
+def test_private_fields_are_not_shown() -> None:
+    modules = [import_module(name) for _, name, _ in pkgutil.walk_packages(protocol.__path__, "mooring.protocol.")]
+    shown = {
+        f"{kind.__qualname__}.{each.name}"
+        for module in modules
+        for kind in vars(module).values()
+        if isinstance(kind, type) and is_dataclass(kind)
+        for each in fields(kind)
+        if each.name.startswith("_") and each.repr
+    }
+    assert shown == set()
 
 
 def test_patterns_name_the_study_the_member_and_its_records(workspace: Workspace, tmp_path: Path) -> None:
@@ -283,8 +311,48 @@ def test_a_command_is_explained_once_or_by_mechanism_where_they_differ() -> None
     assert not explain_command("check").startswith("With")
     assert explain_command("nothing") == ""
     differing = explain_command("align")
+    for name, steps in list_steps().items():
+        (sentence,) = {step.explanation for step in steps if step.command == "align"}
+        assert f"With {name}: {sentence[:1].lower()}{sentence[1:]}" in differing
     assert [differing.count(f"With {name}: ") for name in ("rotation", "secure-sum")] == [1, 1]
     commands = list(list_commands())
     assert len(set(commands)) == len(commands)
     assert {"join", "check", "share", "align", "deal", "combine"} <= {*commands}
     assert not any(word.startswith("-") for word in commands)
+
+
+def test_a_step_of_a_mechanism_follows_the_one_that_it_names() -> None:
+    def step(name: str, after: str = "") -> Step:
+        return Step(name, "everybody", name, name, name, "", after=after)
+
+    names = [each.name for each in COMMON]
+    added = arrange_steps([step("x", "check"), step("y", "report"), step("z", "x")], [Addition("share", title="Give")])
+    at = names.index("check") + 1
+    assert [each.name for each in added] == [*names[:at], "x", "z", *names[at:], "y"]
+    changed = [each for each in added if each not in COMMON]
+    (given,) = (each for each in changed if each.name == "share")
+    (share,) = (each for each in COMMON if each.name == "share")
+    assert given == replace(share, title="Give")
+
+
+def test_what_is_added_to_a_step_comes_after_its_own_and_replaces_its_texts() -> None:
+    item, other = Item("a thing"), Item("another")
+    own = Step(
+        "x",
+        "everybody",
+        "X",
+        "Do x.",
+        "x",
+        "",
+        (item,),
+        (item,),
+        (Sent("a"),),
+        (asks(),),
+        (Awaited("a", lambda _: ()),),
+    )
+    assert Addition("x").extend(own) == own
+    further = Addition("x", (other,), (other,), (Sent("b"),), (asks(name="y"),), (), explanation="Do more.")
+    extended = further.extend(own)
+    assert (extended.needs, extended.makes) == ((item, other), (item, other))
+    assert ([sent.file for sent in extended.sends], [asked.name for asked in extended.asks]) == (["a", "b"], ["x", "y"])
+    assert (extended.awaits, extended.title, extended.explanation) == ((), "X", "Do more.")

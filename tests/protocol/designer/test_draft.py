@@ -12,10 +12,13 @@ import pytest
 from mooring.errors import InputError, RefusedError
 from mooring.protocol.designer.draft import DeclaredColumns, DraftSettings, count_open_entries, draft_study, infer_kinds
 from mooring.protocol.designer.revision import enrol_cards, project_study, write_roster
+from mooring.protocol.designer.steps import enrol
 from mooring.protocol.messages.study import Study, draw_nonce
 from mooring.protocol.messages.study_file import parse_study
 from mooring.protocol.messages.study_text import render_study
 from mooring.protocol.rotation.scheme import study_projection
+from mooring.protocol.workspace import Workspace
+from mooring.report.step_pages import StepPages
 from mooring.tables.schema import Label
 from tests.protocol.support import AGREED, ENROLLED, message, write_member_card
 from tests.raising import raising
@@ -194,6 +197,20 @@ def test_enrolling_keeps_what_people_wrote_into_the_file(tmp_path: Path) -> None
         full.with_members([write_member_card(tmp_path, "a")[1]])
     with pytest.raises(InputError):
         full.with_members(analyst=write_member_card(tmp_path, "y", "analyst")[1])
+
+
+def test_a_designer_is_told_who_is_enrolled_and_to_send_the_study_once_it_is_complete(tmp_path: Path) -> None:
+    workspace = Workspace.at(tmp_path, StepPages())
+    AGREED.write(workspace.study_file)
+    cards = [write_member_card(tmp_path, name)[0] for name in ("a", "b")]
+    cards.append(write_member_card(tmp_path, "z", "analyst")[0])
+    for n, n_missing, is_complete in ((0, 2, False), (2, 1, False), (3, 0, True)):
+        outcome = enrol(workspace, cards=cards[:n])
+        assert (outcome.result, outcome.record["complete"]) == (workspace.study, is_complete)
+        assert (outcome.record["participants"], outcome.record["analyst"]) == (["a", "b"][:n], "z" if n == 3 else None)
+        assert outcome.lines[0].count("nobody yet") == n_missing
+        assert (len(outcome.hand_off), workspace.study.fingerprint in outcome.lines[1]) == (is_complete, is_complete)
+        assert all(name in outcome.lines[0] for name in ["a, b"] * (n > 0) + ["z"] * (n == 3))
 
 
 def columns_of(n: int) -> DeclaredColumns:

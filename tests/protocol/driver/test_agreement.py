@@ -245,3 +245,31 @@ def test_who_has_not_joined_agrees_to_nothing(member: Joined, tmp_path: Path) ->
     assert not member.see(study)
     assert (member.asked, member.workspace.has_study) == ([], False)
     assert not member.see(study, "south")
+
+
+@pytest.mark.parametrize(("beyond", "kind"), [(0, "fetched"), (1, "refused")])
+def test_a_card_and_a_study_are_fetched_up_to_the_size_to_which_they_are_read(
+    beyond: int, kind: str, member: Joined, tmp_path: Path
+) -> None:
+    def filled(text: bytes, most: int) -> bytes:
+        return text + b"#" * (most + beyond - len(text))
+
+    lab = Joined(tmp_path / "lab", "analyst")
+    (folder := tmp_path / "others").mkdir()
+    card = write_member_card(folder, "south")[0].read_bytes()
+    draft = render_study(DRAFT.as_dict()).encode()
+    for who, path, content in (
+        (lab, "south/everybody/south.card.toml", filled(card, 2**16)),
+        (member, "lab/everybody/study.toml", filled(draft, 2**20)),
+    ):
+        who.place.content[path] = content
+        who.post.list()
+        who.agreement.advance()
+        (event,) = (event for event in who.events if event.kind != "notice")
+        assert (event.kind, "too large" in event.words) == (kind, bool(beyond))
+
+
+def test_a_public_file_larger_than_any_is_not_fetched(member: Joined) -> None:
+    member.place.content[f"lab/everybody/{PUBLIC_FILE}"] = range(2**28 + 1)  # type: ignore[assignment]  # has a length
+    assert not member.see(PROJECTED)
+    assert ["too large" in event.words for event in member.events if event.kind == "refused"] == [True]

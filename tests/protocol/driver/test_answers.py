@@ -12,9 +12,20 @@ from mooring.errors import RefusedError
 from mooring.protocol.common_steps import FITTING
 from mooring.protocol.driver import Driver, Event, Given, OpenQuestion, Turn
 from mooring.protocol.driver.driver import Waiting
+from mooring.protocol.driver.questions import (
+    ask_about_members,
+    ask_about_reading,
+    ask_about_sharing,
+    describe_terms,
+    list_members,
+)
+from mooring.protocol.messages.card import card_fingerprint
+from mooring.protocol.participant.reading import Reading
 from mooring.protocol.step import Choice, Question, Step
 from mooring.protocol.workspace import Workspace
 from mooring.report.step_pages import StepPages
+from tests.protocol.sums.support import make_sum_study, with_helpers
+from tests.sites import SITES, numeric_study
 
 
 def driver(folder: Path, **options: Any) -> Driver:
@@ -157,3 +168,83 @@ def test_a_file_that_this_vault_did_not_put_is_not_made_again(tmp_path: Path, mo
     assert not refuses("share", is_done=True)
     assert not refuses("share", put=True)
     assert not refuses("share", there=False)
+
+
+HEADINGS = ("column of the study", "read from", "how")
+
+
+@pytest.mark.parametrize(
+    ("reading", "headings", "n_lines"),
+    [
+        (Reading((HEADINGS,), ("room",), "", ()), ["Left out"], 0),
+        (Reading((HEADINGS, ("age", "alter", "")), (), "latin-1", ()), ["Encoding"], 2),
+        (Reading((HEADINGS, ("age", "alter", ""), ("sex", "sex", "")), (), "", ("What?",)), ["Not recognised"], 3),
+    ],
+)
+def test_a_person_sees_what_is_read_otherwise_and_no_empty_table(
+    reading: Reading, headings: list[str], n_lines: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = Workspace.at(tmp_path, StepPages())
+    numeric_study().write(workspace.study_file)
+    subjects = set()
+    for changed in (reading, replace(reading, left_out=("ward",))):
+        monkeypatch.setattr(
+            "mooring.protocol.participant.reading.propose_reading", lambda *_, changed=changed, **__: changed
+        )
+        question = ask_about_reading(workspace, tmp_path / "rows.csv")
+        assert question is not None
+        subjects.add(question.subject)
+        if changed is reading:
+            assert [heading for heading, _ in question.facts] == headings
+            assert len(question.columns) == n_lines
+    assert len(subjects) == 2  # the answer to one reading is none to another
+    monkeypatch.setattr("mooring.protocol.participant.reading.propose_reading", lambda *_, **__: None)
+    assert ask_about_reading(workspace, tmp_path / "rows.csv") is None
+
+
+def test_terms_name_the_label_and_say_who_sees_it(tmp_path: Path) -> None:
+    def predicts(study: Any) -> str:
+        return dict(describe_terms(study)).get("Predicts", "")
+
+    classes, number = predicts(numeric_study()), predicts(numeric_study(kind="number"))
+    assert "well, ill" in classes
+    assert "-1000 to 1000" in number
+    assert predicts(numeric_study(kind="none")) == ""
+    sums = make_sum_study(tmp_path, 3)
+    assert [words.count("; ") for words in (classes, number, predicts(sums.study))] == [1, 1, 0]  # sums show no label
+    helped, _ = with_helpers(sums, 2)
+    assert [heading for heading, _ in list_members(helped.study)] == ["3 participants", "Helpers", "Analyst"]
+    assert [heading for heading, _ in list_members(sums.study)] == ["3 participants", "Analyst"]
+    assert dict(list_members(replace(sums.study, analyst=None)))["Analyst"] == "nobody yet"
+
+
+def test_members_are_listed_by_their_names_with_the_fingerprints_of_their_cards() -> None:
+    cards: list[Any] = [("participant", SITES[1]), ("helper", SITES[0])]
+    question = ask_about_members(cards)
+    assert question.facts == (("site-0", "helper"), ("site-1", "participant"))
+    assert question.fingerprints == tuple(
+        (member.name, card_fingerprint(role, member)) for role, member in reversed(cards)
+    )
+
+
+@pytest.mark.parametrize(
+    ("of_study", "of_rows", "advice"),
+    [
+        ("share", "do not share", "share"),
+        ("", "do not share", "do not share"),
+        ("", None, ""),
+        ("share", None, "share"),
+    ],
+)
+def test_advice_that_follows_from_the_study_goes_before_that_of_the_check(
+    of_study: str, of_rows: str | None, advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange = SimpleNamespace(advise_sharing=lambda _: of_study, describe_study=lambda _: [], forecast=lambda _: None)
+    checked = None if of_rows is None else SimpleNamespace(answer=of_rows, advice="What was found.")
+    monkeypatch.setattr("mooring.protocol.driver.questions.exchange_of", lambda _: exchange)
+    monkeypatch.setattr("mooring.protocol.participant.membership.read_check", lambda *_: checked)
+    workspace: Any = SimpleNamespace(study=numeric_study(), vault=None)
+    question = ask_about_sharing(workspace)
+    assert question.advice == advice
+    assert ("What was found." in dict(question.facts).values()) == (checked is not None)
+    assert (question.kind, question.subject) == ("share", numeric_study().digest)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -125,6 +126,15 @@ def test_roles_are_those_of_the_roster() -> None:
 def test_a_file_at_a_place_is_bounded_a_percent_beyond_the_largest_bundle() -> None:
     most = exchange_of(STUDY).most_bundle_bytes(STUDY)
     assert most < bound_bytes(STUDY) <= 1.01 * most
+
+
+@pytest.mark.parametrize(("most_of_bundles", "most"), [(2**30, 2**30), (2**28 + 100, 2**28 + 100), (1000, 2**28)])
+def test_a_file_that_is_no_bundle_may_have_a_quarter_of_a_gigabyte(
+    most_of_bundles: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange = SimpleNamespace(most_bundle_bytes=lambda _: most_of_bundles)
+    monkeypatch.setattr("mooring.protocol.driver.routes.exchange_of", lambda _: exchange)
+    assert bound_bytes(STUDY) == int(1.01 * most)
 
 
 def test_a_file_of_another_sender_or_study_or_form_is_not_of_the_route(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ def test_new_rows_are_predicted_as_rows_are_read_when_they_are_shared(
     assert outcome is not None
     assert set(outcome.result.reading.unread) == unread
     assert (outcome.result.n_scored, outcome.result.reading.n_rows) == (n_scored, len(lines))
+    assert outcome.result.importance is None  # which takes long, and nobody asked for it
 
 
 OWN = "e-mail;Alter;Geschlecht;ill\n" + "".join(

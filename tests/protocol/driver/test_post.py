@@ -76,6 +76,8 @@ def test_a_version_that_was_replaced_is_not_taken_again_and_said_to_be_older_onc
     assert member.kinds == []
     assert (member.folder / "in" / "a").read_bytes() == b"two"
     (member.folder / "in" / "a").unlink()
+    assert not member.take(b"one", grows=True)  # not even where the newer one was lost
+    assert not (member.folder / "in" / "a").exists()
     assert member.take(b"two", grows=True)  # what was lost here is fetched again
 
 

@@ -1,5 +1,6 @@
 """What a run waits for, for whom and for how long, and which steps it takes for done; no step is run."""
 
+import hashlib
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +16,10 @@ from mooring.protocol.driver.journal import Journal
 from mooring.protocol.driver.post import AwayError
 from mooring.protocol.driver.routes import list_routes
 from mooring.protocol.messages.study import Study
-from mooring.protocol.step import AGREED, Awaited, Item, Step
+from mooring.protocol.step import AGREED, Awaited, Item, Question, Sent, Step
 from mooring.protocol.steps import StepState
 from mooring.protocol.storage.vault import Vault
-from mooring.protocol.workspace import Workspace
+from mooring.protocol.workspace import Outcome, Workspace
 from mooring.report.step_pages import StepPages
 from tests.protocol.driver.support import MemoryPlace
 from tests.protocol.sums.support import make_sum_study
@@ -112,14 +113,15 @@ def state(step: Step, *lacking: Item, is_done: bool = False) -> StepState:
 @pytest.mark.parametrize(
     ("n_enough", "waited", "patience", "minutes"),
     [(2, 0, 10, 0), (2, 10**6, 10, 0), (1, 0, 10, 10), (1, 590, 10, 10), (1, 610, 10, None), (1, 0, 0, None),
-     (1, 50, 1, 1), (1, 70, 1, None)],
+     (1, 50, 1, 1), (1, 70, 1, None), (1, 590, None, 10), (1, 610, None, None)],
 )  # fmt: skip
 def test_files_that_are_not_needed_are_awaited_for_a_while(
-    n_enough: int, waited: float, patience: int, minutes: int | None, ward: Ward
+    n_enough: int, waited: float, patience: int | None, minutes: int | None, ward: Ward
 ) -> None:
+    """For ten minutes, unless a person says otherwise."""
     (ward.root / "lab" / "inbox").mkdir()
     (ward.root / "lab" / "inbox" / "north.bundle").write_bytes(b"x")
-    driver = ward.driver("lab", patience=patience)
+    driver = ward.driver("lab", **({} if patience is None else {"patience": patience}))
     journal = driver.post.journal
     journal.entries = replace(journal.entries, waits={"inbox/NAME.bundle": time.time() - waited})
     waiting = driver._weigh(state(a_step(bundles(n_enough))))
@@ -342,3 +344,159 @@ def test_an_analyst_alone_takes_the_designers_steps_and_steps_of_people_are_left
     assert not names & {"header", "match", "collect", "report", "align", "deal"}
     assert "deal" in {own.step.name for own in ward.driver("north").list_own_states()}
     assert {"align", "train", "deliver"} <= {own.step.name for own in ward.driver("lab").list_own_states()}
+
+
+def test_a_file_for_one_member_is_sealed_once_and_one_for_several_is_put_as_it_is(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = ward.driver("north")
+    bundle, anchor = (
+        next(route for route in list_routes(ward.study) if (route.step.name, route.sender) == (step, "north"))
+        for step in ("share", "deal")
+    )
+    source = ward.root / "north" / "north.bundle"
+    source.write_bytes(b"rows")
+    sealed = list[Path]()
+
+    def seal(source: Path, target: Path, **options: Any) -> None:
+        assert (options["name"], options["recipient"]) == ("north.bundle", ward.study.analyst)
+        sealed.append(target)
+        target.write_bytes(b"sealed")
+
+    monkeypatch.setattr("mooring.protocol.messages.envelope.seal_file", seal)
+    assert driver._seal(anchor, source) == source
+    digest = hashlib.sha256(b"rows").hexdigest()
+    outbox = driver.post.journal.folder / "outbox"
+    assert [driver._seal(bundle, source) for _ in range(2)] == [outbox / f"{digest[:32]}-lab.sealed"] * 2
+    assert len(sealed) == 1
+    source.write_bytes(b"other rows")
+    driver._seal(bundle, source)
+    assert len({*sealed}) == 2
+    beside = source.with_name("north.bundle.sealed")
+    beside.write_bytes(b"sealed by the step")
+    assert driver._seal(bundle, source) == beside
+
+
+class Taken:
+    """A run with steps of a test, and the answers with which it took them."""
+
+    def __init__(self, ward: Ward, monkeypatch: pytest.MonkeyPatch, *states: StepState, **given: Any) -> None:
+        self.driver, self.calls = ward.driver("south", **given), list[tuple[str, dict[str, Any]]]()
+        self.waits, self.left = list[Waiting](), list[Step]()
+        self.states = [replace(each, step=replace(each.step, run=self._run_as(each.step.name))) for each in states]
+        monkeypatch.setattr(self.driver, "list_own_states", lambda: self.states)
+
+    def _run_as(self, name: str) -> Any:
+        def run(workspace: Workspace, *, command: str, progress: Any, **answers: Any) -> Outcome:
+            self.calls.append((name, answers))
+            return Outcome(None, {}, ())
+
+        return run
+
+    def take(self) -> bool:
+        self.waits.clear()
+        self.left.clear()
+        return self.driver._take(self.waits, self.left)
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.calls]
+
+
+def named(name: str, **changes: Any) -> Step:
+    return replace(a_step(), name=name, **({"needs": ()} | changes))
+
+
+def test_a_step_that_is_ready_is_taken_once_until_the_folder_is_another(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lacking = Item("a thing", ("thing",))
+    asked = named("asked", asks=(Question("n", "N", "number", "--n"),))
+    run = Taken(
+        ward,
+        monkeypatch,
+        state(named("done"), is_done=True),
+        state(named("lacking", needs=(lacking,)), lacking),
+        state(asked),
+        state(named("first")),
+        state(named("second")),
+    )
+    assert [run.take() for _ in range(3)] == [True, True, False]
+    assert run.names == ["first", "second"]
+    assert [waiting.step for waiting in run.waits] == ["lacking"]
+    assert [step.name for step in run.left] == ["asked"]
+    (ward.root / "south" / "new").write_text("x")
+    assert run.take()
+    assert run.names == ["first", "second", "first"]
+
+
+def test_a_repeated_step_waits_for_the_one_before_it(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking = Item("a thing", ("thing",))
+    first = state(named("first", needs=(lacking,)), lacking, is_done=True)
+    second = state(named("second"), is_done=True)
+    run = Taken(ward, monkeypatch, first, second)
+    run.driver.repeat("second", "first")
+    assert not run.take()
+    assert [waiting.step for waiting in run.waits] == ["first"]
+    run.states[0] = replace(run.states[0], waits_for=(), step=replace(run.states[0].step, needs=()))
+    assert [run.take() for _ in range(3)] == [True, True, False]
+    assert run.names == ["first", "second"]
+
+
+@pytest.mark.parametrize(("is_away", "names"), [(False, ["sends", "stays"]), (True, ["stays"])])
+def test_a_step_that_sends_files_waits_for_the_place(
+    is_away: bool, names: list[str], ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Taken(ward, monkeypatch, state(named("sends", sends=(Sent("x"),))), state(named("stays")))
+    run.driver.post.is_away = is_away
+    while run.take():
+        pass
+    assert run.names == names
+    assert [waiting.lacks for waiting in run.waits] == [("the place",)] * is_away
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_done", "calls", "asked"),
+    [
+        (True, False, [("share", {"labels": True})], 1),
+        (False, False, [], 1),
+        (None, False, [], 2),  # it is asked again
+        (None, True, [("share", {"labels": True})], 0),  # what was shared is written again
+    ],
+)
+def test_rows_are_shared_after_a_yes_with_the_ticks_that_belong_to_it(
+    answer: bool | None, is_done: bool, calls: list[Any], asked: int, ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions = list[OpenQuestion]()
+    monkeypatch.setattr(
+        "mooring.protocol.driver.driver.ask_about_sharing", lambda _: OpenQuestion("share", "digest", "Share?")
+    )
+    ticks = (Question("labels", "Labels", "tick", "--labels", is_optional=True),)
+    run = Taken(ward, monkeypatch, state(named("share", consent="share", asks=ticks), is_done=is_done))
+    run.driver.decide = lambda question: (questions.append(question), answer)[1]  # type: ignore[func-returns-value]
+    if is_done:
+        run.driver.repeat("share")
+    assert [run.take() for _ in range(2)] == [bool(calls), False]
+    assert (run.calls, len(questions)) == (calls, asked)
+    run.driver._declined.add("share")
+    (ward.root / "south" / "new").write_text("x")
+    assert not run.take()  # who does not share is not asked again
+
+
+@pytest.mark.parametrize(
+    ("away", "waits", "questions", "is_done", "is_finished"),
+    [
+        ("", 0, 0, True, True),
+        ("", 0, 0, False, False),
+        ("no network", 0, 0, True, False),
+        ("", 1, 0, True, False),
+        ("", 0, 1, True, False),
+    ],
+)
+def test_a_run_is_not_finished_while_it_waits_asks_or_cannot_reach_the_place(
+    away: str, waits: int, questions: int, is_done: bool, is_finished: bool, ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = ward.driver("south")
+    monkeypatch.setattr(driver, "_is_finished", lambda: is_done)
+    turn = driver._conclude(False, [Waiting("a", "A")] * waits, [OpenQuestion("share", "", "")] * questions, [], away)
+    assert (turn.is_finished, turn.away) == (is_finished, away)

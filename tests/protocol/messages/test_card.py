@@ -49,6 +49,14 @@ def test_no_member_has_a_name_that_stands_for_something_else_where_files_are_exc
     require_name("name", "con-sortium")
 
 
+@pytest.mark.parametrize("port", ["com", "lpt"])
+def test_the_ten_ports_of_windows_are_no_names(port: str) -> None:
+    for k in range(10):
+        with raising(InputError, "name"):
+            require_name("name", f"{port}{k}")
+    require_name("name", f"{port}10")
+
+
 @pytest.mark.parametrize("format", ["true", "2", "1.0", '"1"'])
 def test_a_card_of_a_different_format_is_refused(tmp_path: Path, format: str) -> None:
     path, _ = write_member_card(tmp_path, "north")

@@ -20,6 +20,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.storage.vault import Floors, Vault
 from mooring.tables.schema import Column, Label
 from tests.keys import fixed_key, keyed_member, sealing_key_of
+from tests.permissions import has_mode
 from tests.study_settings import make_study
 
 SIGNER = fixed_key(7)
@@ -69,6 +70,7 @@ def test_a_signed_file_has_the_bytes_that_it_always_had(tmp_path: Path) -> None:
         == hashlib.sha256((tmp_path / "f").read_bytes()).hexdigest()
         == "c50aa8d3ae7192a7499883d4f287c913205b44f90ad602724aa2009314377f00"
     )
+    assert has_mode(tmp_path / "f", 0o644)  # a bundle is for others, unless its writer says that it is not
 
 
 IDENTITY = {

@@ -27,7 +27,7 @@ from mooring.protocol.messages.signed_file import (
     require_header,
 )
 from mooring.protocol.messages.study import Study
-from mooring.protocol.messages.study_file import parse_study, read_plain
+from mooring.protocol.messages.study_file import declared_columns, parse_study, read_plain
 from mooring.protocol.messages.study_text import render_study, render_value
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.rotation.anchor import most_anchor_bytes
@@ -133,6 +133,8 @@ def test_what_a_studys_file_leaves_out_has_the_customary_value() -> None:
         0.0,
         "none",
     )
+    settings = {"mechanism": study.mechanism, "columns": study.columns, "label": study.label}
+    assert Study(study.name, study.nonce, **settings) == study  # in Python as in a file
     for format in (0, 2, "3", None):
         assert not taken(lambda format=format: Study.from_dict({**plain, "format": format}))
 
@@ -143,6 +145,24 @@ def taken(call: Callable[[], object]) -> bool:
     except MooringError:
         return False
     return True
+
+
+@pytest.mark.parametrize(
+    ("n_columns", "words"),
+    [(128, [f"{k}" for k in range(512)]), (256, [f"{k:01024}" for k in range(64)])],
+    ids=["65,536 features", "16,777,216 letters"],
+)
+def test_columns_are_declared_up_to_a_width_and_a_number_of_letters(n_columns: int, words: list[str]) -> None:
+    def declares(*counts: int) -> bool:
+        names = iter(range(2 * n_columns))
+        entries = [{"names": [f"c{next(names)}" for _ in range(count)], **kind} for count in counts]
+        return taken(lambda: declared_columns({"columns": entries}))
+
+    kind: dict[str, Any] = {"kind": "category", "categories": words}
+    assert declares(n_columns)
+    assert declares(n_columns - 1, 1)
+    assert not declares(n_columns + 1)
+    assert not declares(n_columns, 1)
 
 
 def test_a_card_is_read_up_to_64_kilobytes(tmp_path: Path) -> None:
@@ -274,6 +294,8 @@ def test_a_model_is_taken_up_to_the_size_allowed() -> None:
     for n_inputs, fine in ((6, True), (widest, True), (widest + 1, False)):
         spec = ModelSpec(n_inputs, 2)
         assert taken(lambda: model._list_tensors({**fields, "inputs": n_inputs}, spec)) == fine  # noqa: B023
+    with raising(RefusedError, "the model", reason="128 MB"):
+        model._list_tensors({**fields, "inputs": widest + 1}, spec)
     spec, fields = ModelSpec(6, 2), {**fields, "inputs": 6}
     assert sum(tensor.n_bytes for tensor in model._list_tensors(fields, spec).values()) == 8 * (6 * 2 + 5)
     trees = {**fields, "function": "trees", "width": 2, "trees": MOST_TREES, "nodes": MOST_TREES, "leaves": MOST_TREES}

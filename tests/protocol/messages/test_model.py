@@ -112,6 +112,6 @@ def test_a_model_that_participants_would_not_take_is_not_written(tmp_path: Path)
     n_inputs = messages.MOST_MODEL_BYTES // 8
     function = LinearFunction(np.broadcast_to(0.0, (n_inputs, 1)), np.zeros(1))
     large = Model(ModelSpec(n_inputs, 0), function, "none", np.zeros(1, dtype=np.int32), np.ones(1))
-    with raising(InputError, "model", expected="at most 128 MB"):
+    with raising(InputError, "model", expected="at most 128 MB", got="128 MB"):
         write_model(tmp_path / "large", large)
     assert not (tmp_path / "large").exists()

@@ -140,9 +140,12 @@ def test_digest_and_fingerprint_change_with_what_the_study_says_and_not_with_its
         replace(AGREED, missing_words=("-9",)),
         replace(AGREED, columns=(replace(AGREED.columns[0], missing_words=("-9",)), *AGREED.columns[1:])),
         replace(AGREED, ids=("patient",)),
+        replace(AGREED, upload_limits=("error at least 0.5",)),
+        replace(AGREED, model_limit="membership at most 5 %"),
         AGREED.with_members([ENROLLED]),
     ):
         assert other.fingerprint != AGREED.fingerprint
+        assert Study.from_dict(parse_study(render_study(other.as_dict()))) == other
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """What predictions say of themselves: which rows they have, how they were adjusted, and what their scores are worth."""
 
 import csv
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from mooring.errors import InputError
-from mooring.learners import Gain, Score
-from mooring.learners.calibration import Recalibration
+from mooring.learners import AUTO, Gain, Score, compare, score, train_learner
+from mooring.learners.calibration import Recalibration, conformal_radius
+from mooring.learners.evaluation import evaluate_classes, measure_importance
 from mooring.protocol.messages.result import Release
+from mooring.protocol.messages.study import Study
+from mooring.protocol.participant import prediction
 from mooring.protocol.participant.prediction import (
     Adjustment,
     AdjustmentRecord,
@@ -23,8 +27,10 @@ from mooring.protocol.participant.prediction import (
     _find_labelled,
     _list_recorded,
     fetch_result,
+    predict_rows,
 )
-from mooring.tables.encoder import EncodedRows, RowsLeftOut
+from mooring.protocol.storage.vault import Vault
+from mooring.tables.encoder import EncodedRows, RowsLeftOut, read_encoded
 from mooring.tables.problems import Problem, ProblemKind
 from tests.permissions import has_mode
 from tests.raising import numbers_in, raising
@@ -218,3 +224,141 @@ def test_a_folder_without_the_file_of_the_mechanism_is_no_result(tmp_path: Path)
     (tmp_path / "map.safetensors").write_bytes(b"")
     with fetch_result(tmp_path, study) as folder:
         assert folder == tmp_path
+
+
+class Plain:
+    """A delivered model that finds the second class, or a number, in the first column."""
+
+    release, model_digest = None, "a"
+
+    def __init__(self, study: Study) -> None:
+        self.schema = study.schema
+
+    def predict(self, rows: np.ndarray) -> Any:
+        if self.schema.label.kind == "number":
+            return 10 * rows[:, 0], None
+        sure = (1 + rows[:, 0]) / 2
+        return (sure >= 0.5).astype(np.int64), np.column_stack([1 - sure, sure])
+
+
+@dataclass
+class Ward:
+    """A participant's vault, the tables in its folder, and a model that was delivered to it."""
+
+    vault: Vault
+    study: Study
+
+    def table(self, name: str, n: int, *further: str) -> tuple[Path, np.ndarray, np.ndarray]:
+        """Write a table of n labelled rows and further lines, and return its path, rows and labels."""
+        rng = np.random.default_rng(len(name))
+        rows = rng.uniform(-1, 1, (n, 2)).round(3)
+        noisy = rows[:, 0] + 0.5 * rng.standard_normal(n)
+        classes = self.study.label.classes
+        labels = np.array([classes[int(x > 0)] for x in noisy]) if classes else (10 * noisy).round(3)
+        lines = [f"{a},{b},{label}" for (a, b), label in zip(rows, labels, strict=True)]
+        path = self.vault.folder.parent / f"{name}.csv"
+        path.write_text("\n".join(["x0,x1,y", *lines, *further]) + "\n")
+        codes = np.array([classes.index(label) for label in labels]) if classes else labels
+        return path, rows, codes
+
+    def predict(self, path: Path, **options: Any) -> Predictions:
+        return predict_rows(self.vault, self.study, path, result=path.parent, **options)
+
+
+@pytest.fixture
+def ward(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ward:
+    study = numeric_study(h=2, r=8, kind=getattr(request, "param", "classes"))
+    exchange = SimpleNamespace(
+        open_result=lambda _, study, __: Plain(study), adapts_rows=lambda _: False, person_column=lambda _: ""
+    )
+    monkeypatch.setattr(prediction, "exchange_of", lambda _: exchange)
+    return Ward(Vault.create(tmp_path / "vault"), study)
+
+
+@pytest.mark.parametrize("ward", ["classes", "number"], indirect=True)
+def test_new_rows_are_scored_with_a_label_beside_a_model_of_the_own_rows_on_the_same_rows(ward: Ward) -> None:
+    """The same rows have the same intervals each time: what is drawn for them does not change."""
+    kind, schema = ward.study.label.kind, ward.study.schema
+    path, rows, truth = ward.table("new", 24, "0.5,0.5,", "7,0.5,")
+    own, *_ = ward.table("shared", 30)
+    model, new_rows = Plain(ward.study), np.vstack([rows, [0.5, 0.5]])
+    predictions = ward.predict(path, own_rows=own, scoring=Scoring(importance=True))
+    values, shares = model.predict(new_rows)
+    named = values if kind == "number" else np.array(["well", "ill"])[values]
+    assert np.array_equal(predictions.values, named)
+    assert predictions.reading is not None
+    assert (predictions.reading.unread, predictions.n_scored, predictions.n_shared) == ((26,), 24, 0)
+    encoded = read_encoded(schema, own)
+    assert encoded.labels is not None
+    fitted = train_learner(AUTO, encoded.rows, encoded.labels, kind=kind, seed=0)
+    known = values[:24], None if shares is None else shares[:24]
+    alone = fitted.predict(rows), fitted.probabilities(rows, len(schema.label.classes))
+    for (predicted, of_each), found in ((known, predictions.score), (alone, predictions.local_only)):
+        assert found == score(truth, predicted, kind=kind, rng=np.random.default_rng(0), shares=of_each)
+    both = None if known[1] is None or alone[1] is None else (known[1], alone[1][None])
+    assert predictions.gain == compare(truth, known[0], alone[0][None], kind=kind, shares=both)
+    widths = {"x0": 1, "x1": 1}
+    assert predictions.importance == measure_importance(model.predict, rows, truth, widths=widths, kind=kind)
+    expected = evaluate_classes(truth, known, alone, classes=schema.label.classes) if kind == "classes" else None
+    assert predictions.evaluation == expected
+    bare = ward.predict(path)
+    assert (bare.score, bare.local_only, bare.gain, bare.importance) == (predictions.score, None, None, None)
+    unread = ward.predict(path, ignore=("y",))
+    assert (unread.score, unread.n_scored, unread.evaluation) == (None, 0, None)
+    assert np.array_equal(unread.values, named)
+
+
+def test_predictions_stand_beside_the_ids_and_persons_of_their_rows(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A column of persons is read where the study has one, although its model does not take it."""
+    monkeypatch.setattr(prediction.exchange_of(ward.study), "person_column", lambda _: "who")
+    path, *_ = ward.table("new", 3)
+    header, *lines = path.read_text().splitlines()
+    path.write_text("\n".join([f"{header},who", *(f"{line},p{k}" for k, line in enumerate(lines))]) + "\n")
+    assert ward.predict(path).ids == {"who": ["p0", "p1", "p2"]}
+    assert ward.predict(path, ignore=("who",)).ids == {}
+    ward.study = replace(ward.study, ids=("who",))
+    assert ward.predict(path).as_table()["who"] == ["p0", "p1", "p2"]
+
+
+def test_a_table_without_a_row_that_can_be_read_is_refused_for_its_first_problem(ward: Ward) -> None:
+    for lines, what in (((), "data file"), (("7,0.5,ill",), "row 1, column 'x0'")):
+        path, *_ = ward.table("new", 0, *lines)
+        with raising(InputError, what):
+            ward.predict(path)
+
+
+@pytest.mark.parametrize("ward", ["number"], indirect=True)
+def test_intervals_follow_from_twenty_labelled_rows_that_were_not_scored(ward: Ward) -> None:
+    path, rows, truth = ward.table("new", 24)
+    scored = path.read_text().splitlines()[1:]
+    for n, fine in ((20, True), (19, False)):
+        held_out, others, labels = ward.table("beside", n, *scored[:3], "7,0.5,1")
+        if not fine:
+            with raising(InputError, "rows to calibrate on", expected="20", got="19, besides 3"):
+                ward.predict(path, scoring=Scoring(held_out=held_out))
+            continue
+        adjustment = ward.predict(path, scoring=Scoring(held_out=held_out)).adjustment
+        assert adjustment is not None
+        radius = conformal_radius(labels, 10 * others[:, 0])
+        covered = float((np.abs(truth - 10 * rows[:, 0]) <= radius).mean())
+        assert adjustment.record == AdjustmentRecord(20, 3, checked=False, radius=radius, coverage=covered)
+        assert adjustment.label_range == (-1000, 1000)
+
+
+def test_classes_are_recalibrated_by_rows_that_were_not_scored_and_chosen_by_the_threshold(ward: Ward) -> None:
+    path, rows, truth = ward.table("new", 24)
+    held_out, others, labels = ward.table("beside", 40)
+    model = Plain(ward.study)
+    fitted = Recalibration.fit(labels, model.predict(others)[1])
+    shares = fitted.apply(model.predict(rows)[1])
+    adjusted = ward.predict(path, scoring=Scoring(held_out=held_out))
+    assert adjusted.probabilities == pytest.approx(shares)
+    assert adjusted.values.tolist() == np.array(["well", "ill"])[fitted.choose(shares)].tolist()
+    assert adjusted.score == ward.predict(path).score  # which is of the model as it was delivered
+    assert adjusted.n_scored == truth.size
+    by_threshold = ward.predict(path, scoring=Scoring(0.2, held_out=held_out))
+    assert by_threshold.values.tolist() == np.array(["well", "ill"])[(shares[:, 1] >= 0.2).astype(int)].tolist()
+    assert by_threshold.evaluation is not None
+    assert by_threshold.evaluation.threshold == 0.2

@@ -22,9 +22,9 @@ from mooring.protocol.messages.card import Member
 from mooring.protocol.messages.result import Release
 from mooring.protocol.participant.membership import make_member, read_check
 from mooring.protocol.participant.prediction import PredictionRecord, Predictions, Scoring
-from mooring.protocol.participant.steps import advise_sharing, share
+from mooring.protocol.participant.steps import advise_sharing, check, share
 from mooring.protocol.registry import exchange_of
-from mooring.protocol.results import ShareResult
+from mooring.protocol.results import Consent, ShareResult
 from mooring.protocol.sums.participant import inspection
 from mooring.protocol.sums.participant.table_sums import scale_labels
 from mooring.protocol.workspace import Workspace
@@ -130,6 +130,35 @@ def test_a_check_decides_while_it_holds_the_lock_of_the_vault(tmp_path: Path, mo
     summary = read_check(given.vaults[0], given.study)
     assert summary is not None
     assert summary.exceeded_by_rows == {kept.rows_digest: kept.exceeded}
+    noise_on_rows = (kept.data_noise_scale, kept.anchor_noise_scale, kept.rms, kept.level)
+    assert noise_on_rows == (0.0, 0.0, None, None)  # sums have none
+
+
+class NotedError(Exception):
+    """What was looked for is known."""
+
+
+def test_a_check_draws_with_the_same_seed_unless_another_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, seeds = make_sum_study(tmp_path, p=3), list[int]()
+    table = given.table(0)
+
+    def note(*_: Any, seed: int, **__: Any) -> None:
+        seeds.append(seed)
+        raise NotedError
+
+    monkeypatch.setattr(inspection, "inspect", note)
+    given.study.write(tmp_path / "study.toml")
+    workspace = replace(Workspace.at(tmp_path, StepPages()), opened=given.vaults[0])
+    for call in (
+        lambda: Participant(given.study, given.vaults[0]).check(table),
+        lambda: check(workspace, data=table),
+        lambda: check(workspace, data=table, seed=5),
+    ):
+        with pytest.raises(NotedError):
+            call()
+    assert seeds == [0, 0, 5]
 
 
 def test_rows_that_are_not_shown_to_keep_to_limits_are_shared_by_an_override_only(
@@ -163,6 +192,18 @@ def test_rows_that_are_not_shown_to_keep_to_limits_are_shared_by_an_override_onl
     assert "epsilon at most 1" in summary
     assert shared.rows_digest not in summary
     assert "not of these rows" in participant.recall_check()
+
+
+def test_labels_are_not_shown_to_the_analyst_unless_their_owner_says_so(small_study: SmallStudy) -> None:
+    small_study.study.write(small_study.folder / "study.toml")
+    workspace = replace(Workspace.at(small_study.folder, StepPages()), opened=small_study.vaults[1])
+    with raising(InputError, "consent for labels"):
+        share(workspace, data=small_study.table(1))
+    with raising(InputError, "consent for labels"):
+        small_study.share(output=small_study.folder / "b", consent=Consent(command="mooring share"))
+    shared = share(workspace, data=small_study.table(1), labels=True)
+    assert shared.record["bundle"] == "hospital-1.bundle"
+    assert "rows_digest" not in shared.record
 
 
 @pytest.mark.parametrize("tables", [(0, 0), (0, 1, 0), (1, 0)])
@@ -229,8 +270,11 @@ def test_a_damaged_record_of_a_check_opens_no_gate_and_breaks_no_step(folder: Pa
         assert "not of these rows" in participant.recall_check()
         assert advise_sharing(workspace) is None
     assert participant.check(table).exceeded == ()
-    record.write_bytes(json.dumps(whole).encode())
-    assert advise_sharing(workspace) is not None
+    for command, asked in (("", "(from Python)"), ("mooring check rows.csv", "(mooring check rows.csv)")):
+        record.write_bytes(json.dumps(whole | {"command": command}).encode())
+        advice = advise_sharing(workspace)
+        assert advice is not None
+        assert asked in advice[0]
     assert share(workspace, data=table).record["checked"] == participant.recall_check()
 
 
@@ -256,6 +300,10 @@ def test_a_record_of_predictions_has_scores_where_labels_were_known() -> None:
     whole = Predictions(values, ("a", "b"), None, None, score, gain).record
     assert whole == replace(empty, local_only=score, gain=gain)
     assert PredictionRecord.from_json(whole.to_json()) == whole
+    further = ("only_class", "n_classes", "n_unread", "n_scored")  # which earlier versions did not record
+    before = {key: value for key, value in json.loads(whole.to_json()).items() if key not in further}
+    assert PredictionRecord.from_json(json.dumps(before)) == replace(whole, only_class="", n_classes=0)
+    assert (empty.n_unread, empty.n_scored) == (0, 0)
     trained_on = Predictions(values, ("a", "b"), None, score, score, gain, n_shared=2)
     assert trained_on.state_findings()[-1].startswith("2 ")
     assert gain.sentence() not in trained_on.state_findings()
@@ -279,6 +327,9 @@ def test_what_was_shared_is_told_with_what_it_spends(tmp_path: Path) -> None:
     noisy = make_sum_study(tmp_path, p=3, epsilon=2.0, least_rows=200).study
     plain = replace(noisy, mechanism=replace(noisy.mechanism, epsilon=None))  # type: ignore[type-var]
     shared = ShareResult(1, "", False, epsilon=2.0)
+    spent = [replace(shared, spent=1.5).epsilon_in_all, replace(shared, epsilon=None, spent=1.5).epsilon_in_all]
+    assert [shared.epsilon_in_all, *spent] == [2.0, 3.5, None]
+    assert "0123abcd" not in repr(replace(shared, rows_digest="0123abcd"))
     assert "1 row," in exchange_of(plain).describe_share(plain, shared)[0]
     words, more = (exchange_of(noisy).describe_share(noisy, replace(shared, spent=spent))[0] for spent in (0.0, 1.5))
     assert "epsilon = 2, delta = 1e-05 a row" in words  # and no number of rows

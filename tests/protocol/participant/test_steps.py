@@ -1,5 +1,6 @@
 """What a participant's steps say of a table: whether it fits, how it is read, and what limits it does not keep."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,14 +8,19 @@ from typing import Any
 
 import pytest
 
-from mooring.errors import RefusedError
+from mooring.errors import InputError, RefusedError
+from mooring.protocol.common_steps import write_report
+from mooring.protocol.messages.card import read_card
 from mooring.protocol.participant import membership
 from mooring.protocol.participant.membership import require_limits
-from mooring.protocol.participant.steps import fit, match, read_by_mapping, state_mapping
+from mooring.protocol.participant.reading import describe_unknown
+from mooring.protocol.participant.steps import fit, join, match, predict, read_by_mapping, state_mapping
+from mooring.protocol.storage.vault import Vault
 from mooring.protocol.workspace import Workspace
 from mooring.report.step_pages import StepPages
+from mooring.tables.schema import Column
 from tests.raising import raising
-from tests.sites import numeric_study
+from tests.sites import numeric_study, vaulted_study
 
 STUDY = numeric_study(h=2, r=8)
 ROWS = ["0.5,0.1,well", "0.4,0.2,ill", "-0.3,0.9,well", "0.2,0.2,ill", "0.7,-0.1,well", "0.1,0.1,ill"]
@@ -75,10 +81,35 @@ def test_a_table_is_read_as_its_mapping_says(workspace: Workspace) -> None:
         assert (outcome.standing, outcome.record["unknown_words"]) == ("in part", {"y": 1})
         assert ("poorly" in str(outcome.tables)) == shows
         assert len(outcome.tables) == 2 + shows
+    assert "poorly" not in str(match(workspace, data=data).tables)  # unless it is asked for
     assert workspace.is_misfit
     (workspace.root / "mapping.toml").unlink()
     absent = match(workspace, data=table(workspace, *(row.partition(",")[2] for row in ROWS), header="other,y"))
     assert any("'x0'" in note for note in absent.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "cures"),
+    [
+        ("sex", ["--word 'sex:WORD=female'"]),
+        ("race", ["--word 'race:WORD=a'", "--other 'race=other'"]),
+        ("y", ["--word 'y:WORD=well'"]),
+        ("x0", ["--missing-word 'x0=WORD'"]),
+    ],
+)
+def test_what_helps_against_an_unknown_word_names_the_columns_own_words(name: str, cures: list[str]) -> None:
+    words = (
+        Column("sex", "category", categories=("female", "male")),
+        Column("race", "category", categories=("a", "other")),
+    )
+    schema = replace(STUDY.schema, columns=(*STUDY.schema.columns, *words))
+    sentence = describe_unknown(schema, name, 3)
+    assert re.findall(r"--\w[\w-]* '[^']*'", sentence) == cures
+    assert "3 words" in sentence
+    assert ("--show-values" in sentence, "--show-values" in describe_unknown(schema, name, 3, is_shown=True)) == (
+        True,
+        False,
+    )
 
 
 LIMITED: Any = SimpleNamespace(upload_limits=("error at least 0.5",), digest="study")
@@ -111,3 +142,50 @@ def test_limits_are_kept_or_overridden_by_somebody_who_says_why(
         assert require_limits(vault, LIMITED, exceeded, override) == kept
     free: Any = SimpleNamespace(upload_limits=())
     assert require_limits(vault, free, None, "") == ("", ())
+
+
+def test_who_joins_has_a_vault_that_refuses_studies_without_noise_unless_it_says_otherwise(tmp_path: Path) -> None:
+    workspace = Workspace.at(tmp_path, StepPages())
+    first = join(workspace, name="north")
+    assert (first.record["new_vault"], first.record["revoked"], first.record["card"]) == (True, 0, "north.card.toml")
+    assert len(first.lines) == 2
+    assert not workspace.vault.floors.without_noise
+    again = join(workspace, name="north", revoke=True, output=tmp_path / "other.toml")
+    assert (again.record["new_vault"], again.record["revoked"], again.record["card"]) == (False, 20, "other.toml")
+    assert len(again.lines) == 3
+    assert read_card(tmp_path / "other.toml") == ("participant", again.result)
+    assert read_card(tmp_path / "north.card.toml")[1] == first.result
+    willing = Workspace.at(tmp_path / "south", StepPages())
+    willing.root.mkdir()
+    join(willing, name="south", accept_no_noise=True, least_anchor_noise=0.25)
+    assert (willing.vault.floors.without_noise, willing.vault.floors.anchor_noise) == (True, 0.25)
+
+
+def test_a_file_that_is_there_is_not_overwritten_unless_that_is_asked_for(workspace: Workspace) -> None:
+    data = table(workspace, *ROWS)
+    for name, step in (
+        ("predictions.csv", lambda: predict(workspace, data=data, result="result")),
+        ("report.html", lambda: write_report(workspace)),
+    ):
+        (workspace.root / name).write_text("mine")
+        with raising(InputError, "output"):
+            step()
+        assert (workspace.root / name).read_text() == "mine"
+
+
+def test_a_report_is_of_the_records_here_with_examples_unless_another_is_asked_for(tmp_path: Path) -> None:
+    calls: list[Any] = []
+    pages: Any = SimpleNamespace(write_report=lambda *given, **options: calls.append((*given, options)))
+    workspace = Workspace.at(tmp_path, pages)
+    vault = Vault.create(workspace.vault_folder)
+    write_report(workspace, folder=tmp_path / "records")
+    study = vaulted_study({"a": vault, "b": Vault.create(tmp_path / "b")}, Vault.create(tmp_path / "lab"), 2, 8)
+    study.write(workspace.study_file)
+    write_report(workspace, output=tmp_path / "other.html", audit=tmp_path / "audit.json", examples=False)
+    usual = {"audit": None, "examples": True}
+    asked = {"audit": tmp_path / "audit.json", "examples": False}
+    assert calls == [
+        (None, tmp_path / "records", tmp_path / "report.html", usual),
+        (study, workspace.records, tmp_path / "other.html", asked),
+    ]
+    assert workspace.records == vault.study_path(study.folder_name)

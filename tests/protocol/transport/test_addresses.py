@@ -81,14 +81,17 @@ def test_files_and_urls_are_told_apart() -> None:
     assert local_path("a%20b") == Path("a%20b")
 
 
-@pytest.mark.parametrize("address", ["https://", "https://host:99999/x", "https://user:pw@host/x", "https://höst/x"])
+@pytest.mark.parametrize(
+    "address",
+    ["https://", "https://host:99999/x", "https://user:pw@host/x", "https://höst/x", "https://host/a b", "https:///x"],
+)
 def test_an_address_that_cannot_be_one(address: str, bundle: Path) -> None:
     with raising(InputError, "address", expected="presigned address") as caught:
         send_file(bundle, address)
     assert "pw" not in str(caught.value)
 
 
-def test_texts_are_shown_and_addresses_read_up_to_their_longest() -> None:
+def test_texts_are_shown_and_addresses_read_up_to_their_longest(tmp_path: Path) -> None:
     assert make_printable("x" * 80) == "x" * 80
     assert make_printable("x" * 81) == "x" * 79 + "…"
     assert make_printable("a\x1bb") == "a?b"
@@ -98,6 +101,13 @@ def test_texts_are_shown_and_addresses_read_up_to_their_longest() -> None:
     assert read_address("x" * 16_384) == "x" * 16_384
     with raising(InputError, "address"):
         read_address("x" * 16_385)
+    for n, fine in ((16_384, True), (16_385, False)):
+        (tmp_path / "a.address").write_text("x" * n)
+        if fine:
+            assert read_address(f"@{tmp_path / 'a.address'}") == "x" * n
+        else:
+            with raising(InputError, "address", got="too long"):
+                read_address(f"@{tmp_path / 'a.address'}")
 
 
 @pytest.mark.parametrize(

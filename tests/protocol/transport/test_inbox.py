@@ -1,8 +1,10 @@
 """Bundles at a store: what stays accepted, and what is downloaded again."""
 
 import errno
+import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +16,7 @@ from mooring.errors import StorageError
 from mooring.protocol.analyst.intake import collect
 from mooring.protocol.transport import inbox as inbox_module
 from mooring.protocol.transport import object_stores as stores
+from mooring.protocol.transport.inbox import Candidate, Copy, download_bundles, hash_listing
 from tests.protocol.transport.support import Cut, make_study, raises
 from tests.raising import raising
 
@@ -165,3 +168,42 @@ def test_a_store_that_does_not_hand_out_or_list(
             collect(study, "memory://inbox", work)
         assert "memory://inbox" in str(caught.value)
         assert "5ec2e7" not in str(caught.value)
+
+
+def test_each_version_that_was_accepted_is_kept_beside_the_others(memory: Any, tmp_path: Path) -> None:
+    received, copies = tmp_path / "received", dict[str, Copy]()
+    object_name = hashlib.sha256(b"/inbox/a.bundle").hexdigest()[:32]
+
+    def fetch() -> Candidate:
+        (candidate,) = download_bundles("memory://inbox", received, copies, most_bytes=10)
+        return candidate
+
+    for number, content in enumerate((b"first", b"second", b"third"), start=1):
+        memory.pipe_file("/inbox/a.bundle", content)
+        candidate = fetch()
+        target = received / f"{object_name}{f'-{number}' if number > 1 else ''}.bundle"
+        assert (candidate.shown, candidate.path_or_reason) == ("a.bundle", target)
+        assert candidate.kept == tuple(received / name for name in copies)
+        assert target.read_bytes() == content
+        assert candidate.origin is not None
+        copies[target.name] = Copy(*candidate.origin, hashlib.sha256(content).hexdigest())
+    assert fetch() == replace(candidate, kept=candidate.kept)  # it has not changed
+    memory.pipe_file("/inbox/a.bundle", b"larger than ten")
+    assert (fetch().path_or_reason, len(fetch().kept)) == (stores.TOO_LARGE, 3)
+
+
+@pytest.mark.parametrize(
+    ("entry", "text"),
+    [
+        ({"size": 5}, ""),
+        ({}, ""),
+        ({"size": 5, "ETag": None}, ""),
+        ({"size": 5, "ETag": '"x"', "LastModified": "today"}, '["5", {"etag": "\\"x\\""}]'),
+        ({"size": 5, "checksum": "c", "etag": "x"}, '["5", {"checksum": "c", "etag": "x"}]'),
+        ({"size": 5, "created": 1.5}, '["5", {"created": "1.5"}]'),
+    ],
+)
+def test_a_version_is_known_by_its_tags_or_else_its_times_and_by_no_size_alone(
+    entry: dict[str, Any], text: str
+) -> None:
+    assert hash_listing(entry) == (hashlib.sha256(text.encode()).hexdigest() if text else "")

@@ -198,3 +198,23 @@ def test_what_a_stores_answer_means(problem: Exception, denied: bool, absent: bo
     while_asking.__context__, because.__cause__, problem.__context__ = problem, problem, because  # and a circle
     for wrapped in (while_asking, because):
         assert (stores.is_denied(wrapped), stores.is_absent(wrapped)) == (denied, absent)
+
+
+def test_another_try_waits_as_long_as_its_turn_or_the_store_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited, problems = list[float](), list[Exception]()
+    monkeypatch.setattr(stores.time, "sleep", waited.append)
+
+    def attempt() -> str:
+        if problems:
+            raise problems.pop()
+        return "done"
+
+    for broken, waits, tries in ([], [], 1), ([0.0], [0.0], 2), ([0.0, 0.0], [0.0, 0.25], 3), ([3.0], [3.0], 2):
+        problems += [stores.TransientError("broken", wait) if wait else stores.TransientError("x") for wait in broken]
+        waited.clear()
+        assert stores.retry(attempt, waits=(0.0, 0.25)) == ("done", tries)
+        assert waited == waits
+    problems.extend([stores.TransientError("broken")] * 3)
+    with pytest.raises(stores.TransientError):
+        stores.retry(attempt, waits=(0.0, 0.25))
+    assert problems == []

@@ -1,8 +1,10 @@
 """A place takes signed files once, never changes them, and lists nothing that no member puts there."""
 
+import hashlib
 import os
 from itertools import repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -10,11 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.errors import InputError, RefusedError, StorageError
+from mooring.protocol.messages.envelope import seal_file
+from mooring.protocol.messages.public_file import public_file_name
 from mooring.protocol.transport.place import EVERYBODY, Place, PlacedFile, parse_path
 from mooring.protocol.transport.transfer import OccupiedError
 from tests.protocol.support import write_member_card
-from tests.protocol.transport.support import QUICK, make_bundle
+from tests.protocol.transport.support import QUICK, make_bundle, make_study
 from tests.raising import raising
+from tests.sites import KEYS
 
 FILE = PlacedFile("site-0", "analyst", "site-0.bundle")
 
@@ -37,7 +42,10 @@ def test_a_file_that_is_put_is_listed_and_fetched_whole(place: Place, bundle: Pa
     assert place.put(bundle, FILE)  # a second time nothing is written
     (listed,) = place.list_files()
     assert (listed.path, listed.size) == (FILE.path, bundle.stat().st_size)
-    place.fetch(listed, tmp_path / "fetched", most_bytes=10**6)
+    with raising((RefusedError, StorageError), reason="larger"):
+        place.fetch(listed, tmp_path / "fetched", most_bytes=bundle.stat().st_size - 1)
+    assert not (tmp_path / "fetched").exists()
+    place.fetch(listed, tmp_path / "fetched", most_bytes=bundle.stat().st_size)
     assert (tmp_path / "fetched").read_bytes() == bundle.read_bytes()
 
 
@@ -189,3 +197,24 @@ def test_a_place_lists_up_to_fifty_thousand_files(
     else:
         with raising(StorageError, "the place", reason="50,000"):
             Place(str(tmp_path)).list_files()
+
+
+def test_what_is_public_or_sealed_goes_over_any_connection_and_rows_do_not(
+    memory: Any, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = SimpleNamespace(meta=SimpleNamespace(endpoint_url="http://minio.example:9000"))
+    monkeypatch.setattr(type(memory), "s3", client, raising=False)
+    place, study = Place("memory://ward/study"), make_study()
+    card, member = write_member_card(tmp_path, "north")
+    study.write(tmp_path / "study.toml")
+    public = tmp_path / public_file_name(study)
+    public.write_bytes(b"numbers")
+    seal_file(bundle, tmp_path / "a.bundle.sealed", study=study, recipient=member, signer=KEYS[0])
+    digests = (hashlib.sha256(b"numbers").hexdigest(),)
+    for path in (card, tmp_path / "study.toml", public, tmp_path / "a.bundle.sealed"):
+        assert not place.put(path, PlacedFile("north", EVERYBODY, path.name), public=digests)
+    assert len(place.list_files()) == 4
+    with raising(RefusedError, "the bundle", reason="http://"):
+        place.put(bundle, FILE)
+    with raising(RefusedError, "the file", reason="not the public file"):
+        place.put(public, PlacedFile("north", EVERYBODY, public.name))

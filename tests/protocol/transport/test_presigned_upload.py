@@ -2,8 +2,10 @@
 
 import datetime
 import hashlib
+import http.client
 import ssl
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.transport import object_stores as stores
+from mooring.protocol.transport import presigned_upload
 from mooring.protocol.transport.object_stores import TransientError
 from mooring.protocol.transport.presigned_upload import (
     TIMEOUT,
@@ -57,10 +60,11 @@ def test_a_put_carries_the_file_its_length_and_nothing_else(tmp_path: Path, stor
         ["drop", "drop", "drop"],
         [(429, b""), (500, b"")],
         [(400, b"<Code>RequestTimeout</Code>")],
+        [(400, b"<Code>SlowDown</Code>".rjust(2**14))],
         ["etag"],
         ["away", "moved"],
     ],
-    ids=str,
+    ids=lambda script: " ".join(str(script).split()),
 )
 def test_what_breaks_off_is_sent_again_whole_and_identical(script: list[Any], tmp_path: Path, store: Store) -> None:
     data = make_bundle(tmp_path / "a.bundle", 0, rows=40_000)
@@ -88,14 +92,13 @@ def test_it_waits_longer_each_time_and_as_long_as_it_is_asked_to(
     store.script = [(503, b"")] * 4
     with raising(StorageError, "the upload", reason="the store answered 503"):
         send_file(bundle, store.address)
-    assert waited == list(stores.WAITS)
-    assert list(stores.WAITS) == sorted(stores.WAITS)
+    assert waited == [0.5, 2.0, 8.0]  # each four times as long as the one before
     assert len(store.seen) == 4
     assert store.taken == []
     waited.clear()
     store.script = [(503, b"", "7"), (429, b"", "100000"), (503, b"", "soon")]
     assert send_file(bundle, store.address).tries == 4
-    assert waited == [7.0, 60.0, stores.WAITS[2]]
+    assert waited == [7.0, 60.0, 8.0]
 
 
 def test_a_store_that_never_agrees_on_the_checksum_is_an_error(bundle: Path, store: Store) -> None:
@@ -117,7 +120,10 @@ def test_a_store_that_never_agrees_on_the_checksum_is_an_error(bundle: Path, sto
         ((404, b"<Code>NoSuchBucket</Code>"), "does not exist (404, NoSuchBucket)"),
         ((400, b"\xff" * 100), "the store refuses it (400)"),
         ((400, b"<Code>EntityTooLarge</Code>"), "a file of this size in one piece"),
+        ((300, b""), "redirects the upload (300)"),
+        ((307, b""), "redirects the upload (307)"),  # without saying where to
         ((301, b"<Code>PermanentRedirect</Code>"), "redirects the upload (301, PermanentRedirect)"),
+        ((403, b"<Code>SlowDown</Code>".rjust(2**14 + 1)), "the store refuses it (403)"),  # beyond what is read of it
     ],
     ids=lambda value: str(value)[:24],
 )
@@ -152,6 +158,19 @@ def test_nobody_there_and_nobody_who_answers(bundle: Path, store: Store, refusin
     assert len(store.seen) == 1
 
 
+def test_a_store_may_be_silent_for_a_minute(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    timeouts: list[float] = []
+
+    def connect(parts: Any, via: Any, timeout: float) -> Any:
+        timeouts.append(timeout)
+        raise TimeoutError
+
+    monkeypatch.setattr(presigned_upload, "_connect", connect)
+    with raising(StorageError, "the upload", reason="did not answer in time"):
+        send_file(bundle, f"http://127.0.0.1/x?{SECRET}", waits=())
+    assert timeouts == [60.0]
+
+
 def test_a_store_on_this_machine_cannot_send_a_bundle_on_in_the_open(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,7 +200,9 @@ def test_a_host_that_no_system_can_look_up_is_said_to_be_one(host: str, bundle: 
         send_file(bundle, store.address, waits=())
 
 
-@pytest.mark.parametrize("proxy", ["http://[5ec2e7", "http://me:5ec2e7@host:99999", "http://5ec2e7..b:80", "http://"])
+@pytest.mark.parametrize(
+    "proxy", ["http://[5ec2e7", "http://me:5ec2e7@host:99999", "http://5ec2e7..b:80", "http://", "http://host:0"]
+)
 def test_a_proxy_that_is_none_is_named_but_not_quoted(
     proxy: str, bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,6 +336,8 @@ def test_where_a_store_may_send_us_on_to() -> None:
         ("https://a.example/x", "https://b.example:0/y", False),
         ("https://a.example/x", "mailto:y", False),
         ("https://a.example/x", "https://[b", False),
+        ("https://a.example/x", "https://b.example/ÿ", False),
+        ("https://a.example/x", "https://b.example/\x7f", False),
     ):
         if fine:
             assert _follow_redirect(urlsplit(start), location, allow_http=False).scheme == "https"
@@ -332,3 +355,55 @@ def test_a_connection_goes_straight_or_through_a_proxy() -> None:
     assert headers == {"Proxy-Authorization": "Basic dTpwQA=="}
     secure, target, _ = _connect(urlsplit("https://store.example"), urlsplit("http://proxy.example:3128"), TIMEOUT)
     assert (secure.port, secure._tunnel_host, secure._tunnel_port, target) == (3128, "store.example", 443, "/")
+    other, _, _ = _connect(urlsplit("https://store.example:8443"), urlsplit("http://proxy.example"), TIMEOUT)
+    assert other._tunnel_port == 8443
+    _, _, headers = _connect(parts, urlsplit("http://u@proxy.example"), TIMEOUT)  # who has no password
+    assert headers == {"Proxy-Authorization": "Basic dTo="}
+
+
+@pytest.mark.parametrize(
+    ("sending", "answer", "reason"),
+    [
+        (None, 200, ""),
+        (BrokenPipeError(), 403, ""),  # a store that refuses need not read the file
+        (ConnectionResetError(), 300, ""),
+        (BrokenPipeError(), 200, "the connection broke"),  # it cannot have the whole file
+        (BrokenPipeError(), 299, "the connection broke"),
+        (BrokenPipeError(), OSError(), "the connection broke"),
+        (None, OSError(), "cannot be reached"),
+        (None, http.client.BadStatusLine(""), "the connection broke"),
+        (OSError(), 200, "cannot be reached"),
+        (TimeoutError(), 200, "in time"),
+    ],
+    ids=str,
+)
+def test_an_answer_counts_unless_it_confirms_a_file_that_was_not_read_whole(
+    sending: Exception | None, answer: Any, reason: str, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Connection:
+        is_closed = False
+
+        def request(self, method: str, target: str, *, body: Any, headers: dict[str, str]) -> None:
+            body.read(2**20)
+            if sending is not None:
+                raise sending
+
+        def getresponse(self) -> Any:
+            if isinstance(answer, Exception):
+                raise answer
+            return SimpleNamespace(status=answer, read=lambda _: b"", getheaders=list)
+
+        def close(self) -> None:
+            self.is_closed = True
+
+    connection, data = Connection(), bundle.read_bytes()
+    monkeypatch.setattr(presigned_upload, "_connect", lambda *_: (connection, "/x", {}))
+    with bundle.open("rb") as file:
+        digest, parts = hashlib.sha256(data).hexdigest(), urlsplit("https://store.example/x")
+        if reason:
+            with pytest.raises(TransientError) as caught:
+                put_file(parts, file, size=len(data), digest=digest)
+            assert reason in caught.value.reason
+        else:
+            assert put_file(parts, file, size=len(data), digest=digest).status == answer
+    assert connection.is_closed

@@ -1,10 +1,13 @@
 """What may leave, what is sent, and that nobody's file is overwritten."""
 
 import hashlib
+import io
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import fsspec
 import pytest
@@ -13,8 +16,20 @@ from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.rotation.anchor import deal_anchor
 from mooring.protocol.storage.vault import Vault
+from mooring.protocol.transport import object_stores as stores
 from mooring.protocol.transport import transfer
-from mooring.protocol.transport.transfer import check_parcel, require_address, send_file
+from mooring.protocol.transport.place import _copy_bounded
+from mooring.protocol.transport.presigned_upload import TIMEOUT, _connect
+from mooring.protocol.transport.transfer import (
+    ENVELOPE,
+    Parcel,
+    _copy,
+    _is_beginning,
+    check_parcel,
+    measure_parcel,
+    require_address,
+    send_file,
+)
 from tests.protocol.transport.support import QUICK, Store, make_bundle, raises
 from tests.raising import raising
 from tests.sites import numeric_study
@@ -292,3 +307,53 @@ def test_another_name_for_this_machine_changes_nothing(scheme: str, bundle: Path
     with pytest.raises(InputError):  # of one that fsspec does not know in capitals, that it is unknown
         send_file(bundle, f"{scheme}{tmp_path}/inbox/a.bundle")
     assert (tmp_path / "inbox" / "a.bundle").read_bytes() == other
+
+
+def test_a_store_that_does_not_answer_at_once_is_asked_what_it_holds_a_second_time_only(
+    bundle: Path, memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, waited = list[int](), list[float]()
+    monkeypatch.setattr(stores.time, "sleep", waited.append)
+    monkeypatch.setattr(type(memory), "isdir", lambda *_: False)
+    monkeypatch.setattr(type(memory), "info", raises(OSError, asked))
+    monkeypatch.setattr(type(memory), "put_file", raises(PermissionError))
+    with raising(StorageError, "the upload", reason="refuses access"):
+        send_file(bundle, "memory://inbox/a.bundle")
+    assert (len(asked), waited) == (2, [0.5])
+
+
+class Watched(io.BytesIO):
+    """A file that notes how much is asked of it at once."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.asked = list[int]()
+
+    def read(self, size: int | None = -1) -> bytes:
+        self.asked.append(-1 if size is None else size)
+        return super().read(size)
+
+
+def test_files_are_read_by_the_mebibyte_so_that_they_may_be_larger_than_a_memory(tmp_path: Path) -> None:
+    """A store is asked for four of them at once."""
+
+    def measure(file: Watched) -> Parcel:
+        return measure_parcel(tmp_path / "a", file, ENVELOPE)
+
+    def download(file: Watched) -> None:
+        system: Any = SimpleNamespace(invalidate_cache=lambda: None, open=lambda *_: file)
+        assert stores.download(system, "a", tmp_path / "x", size=None, most_bytes=2**30, what="x") is None
+
+    parcel = measure(Watched(b"0123456789"))
+    for action, most in (
+        (measure, 2**20),
+        (lambda file: _copy_bounded(file, tmp_path / "y", 100, "y"), 2**20),
+        (lambda file: _is_beginning(file, io.BytesIO(b"0123456789")), 2**20),
+        (lambda file: _copy(replace(parcel, file=file), tmp_path, True, False, None), 2**20),
+        (download, 2**22),
+    ):
+        file = Watched(b"0123456789")
+        action(file)
+        assert max(file.asked) == most
+    for via in (None, urlsplit("http://proxy.example")):
+        assert _connect(urlsplit("https://store.example/x"), via, TIMEOUT)[0].blocksize == 2**20

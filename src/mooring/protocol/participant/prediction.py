@@ -392,11 +392,10 @@ def predict_rows(
     each, probabilities = (None if of_rows is None else of_rows[mask] for of_rows in (each, probabilities))
     joint = score(known, predicted, kind=kind, rng=_rng(), shares=each)
     alone = gain = by_own_rows = evaluation = importance = None
-    new_rows = np.concatenate(rows) if rows else np.zeros((0, taken.n_features))
     if own_rows is not None:
         own_unfit: UnfitUse = "adapt" if unfit == "adapt" else "refuse"
         own = read_encoded(taken, own_rows, ignore=tuple(ignore), unfit=own_unfit)
-        by_own_rows = scoring.apply_threshold(_predict_alone(taken, own, new_rows))
+        by_own_rows = scoring.apply_threshold(_predict_alone(taken, own, np.concatenate(rows)))
         predicted_alone, shares_alone = by_own_rows
         both = None if each is None or shares_alone is None else (each, shares_alone[None])
         joint = score(known, predicted, kind=kind, rng=_rng(), shares=None if both is None else each)
@@ -411,7 +410,7 @@ def predict_rows(
             evaluation = replace(evaluation, joint=replace(evaluation.joint, calibration=recalibrated.calibration))
     if scoring.importance:
         widths = {column.name: column.width for column in taken.columns}
-        importance = measure_importance(opened.predict, new_rows, known, widths=widths, kind=kind)
+        importance = measure_importance(opened.predict, np.concatenate(rows), known, widths=widths, kind=kind)
     return replace(
         predictions,
         score=joint,

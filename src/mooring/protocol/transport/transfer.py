@@ -354,8 +354,9 @@ def _is_stored(system: Any, target: str, parcel: Parcel) -> bool:
     except Exception as problem:
         if is_absent(problem):  # removed meanwhile
             return False
-        same = there == parcel.size and not MD5.fullmatch(tag)  # it cannot be read, so the listing decides
-        there = -1
+        if there == parcel.size and not MD5.fullmatch(tag):  # it cannot be read, so the listing decides
+            return False
+        raise _refuse_overwrite() from None
     if not same:
         raise _refuse_overwrite()
     return there == parcel.size
