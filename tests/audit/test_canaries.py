@@ -2,18 +2,21 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mooring.audit.sums.canaries import CANARY, Draws, audit_epsilon, run_canaries
+from mooring.audit.sums.canaries import CANARY, Draws, audit_epsilon, audit_pairwise_epsilon, run_canaries
 from mooring.audit.sums.simulation import words_from
 from mooring.mechanisms.sums import sums
 from mooring.mechanisms.sums.class_moments import ClassLayout
 from mooring.mechanisms.sums.guarantee import SumNoise, SumPrivacy, calibrate_products, calibrate_sums
 from mooring.mechanisms.sums.sums import Outcome, SumLayout
 from mooring.metrics import EpsilonBound, bound_epsilon
+from tests.record import check_record
 
+RECORD = Path(__file__).parent / "record.json"
 LAYOUT, N_RUNS = SumLayout(2, Outcome(2)), 20_000
 # Two honest participants of a quorum of three: the noise of either is half of what is claimed.
 CLAIMED = SumPrivacy(epsilon=2, delta=1e-5, quorum=3, n_colluders=1)
@@ -122,3 +125,15 @@ def test_noise_left_out_of_one_block_shows(entries: list[int]) -> None:
             return noise
 
     assert measured(streams(Partial(NOISE.on_products, NOISE.on_outcomes), 1, 2)).gaussian > CLAIMED.epsilon
+
+
+def test_what_canaries_measure_is_on_record() -> None:
+    """The ε that can be reached follows from the noise alone; 400 runs draw from it."""
+    audits = {}
+    for epsilon, quorum, n_colluders in ((8.0, 3, 1), (2.0, 5, 2)):
+        privacy = SumPrivacy(epsilon, 1e-5, quorum, n_colluders)
+        options = {"rng": np.random.default_rng(2), "n_runs": 400}
+        for layout in (SumLayout(9, Outcome(2)), SumLayout(9, Outcome(3)), SumLayout(9, Outcome(0)), ClassLayout(9, 3)):
+            audits[f"{layout}, {epsilon:g}"] = audit_epsilon(layout, privacy, **options).as_dict()  # type: ignore[arg-type]
+        audits[f"pairwise, {epsilon:g}"] = audit_pairwise_epsilon(privacy, **options).as_dict()  # type: ignore[arg-type]
+    check_record(RECORD, "canaries", audits)

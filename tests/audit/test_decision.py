@@ -398,6 +398,20 @@ def test_of_an_upload(
     assert (decision.answer, len(decision.reasons)) == (answer, n_reasons)
 
 
+def test_who_is_asked_depends_on_what_was_checked_and_shared() -> None:
+    """About a study, rows that were checked, rows that were shared, and a study in which all have shared."""
+    cases: list[dict[str, Any]] = [
+        {},
+        {"check": made_of()},
+        {"check": made_of(), "share": made_of()},
+        {"is_over": True},
+    ]
+    decisions = [decide_upload("these sums", [YES], **given) for given in cases]
+    assert len({decision.question for decision in decisions}) == 4
+    assert ["these sums" in decision.question for decision in decisions] == [False, True, True, False]
+    assert [decision.is_over for decision in decisions] == [False, False, True, True]
+
+
 def test_what_leaks_is_stated_from_the_row_that_is_in_to_the_most_exposed_column() -> None:
     assert len(audit(point(exposed_column=error(0.6), exposed_row=error(0.1))).sentences) == 3
     few = PointResult(AT, 0.2, outcomes=(AttackOutcome("moments", {"centred_error": error(0.9)}),))

@@ -191,3 +191,34 @@ def test_the_most_exposed_measure_decides(
     point = RotationPoint("aa-i-gdp", 5, 20, 0.0, 0.0)
     outcome = AttackOutcome("known-anchor", {"centred_error": large, measure: figure})
     assert how_much(PointResult(point, 0.3, outcomes=(outcome,))) == amount
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_held", "is_rare"), [(900, 9, True), (900, 10, False), (2000, 10, True), (2000, 11, False)]
+)
+def test_a_value_is_rare_that_one_percent_of_the_rows_have_and_no_more_than_ten(
+    n_rows: int, n_held: int, is_rare: bool
+) -> None:
+    (grid,) = find_grids((np.arange(n_rows) < n_held)[:, None].astype(float))
+    assert grid.rare_counts == ((n_held,) if is_rare else ())
+
+
+@pytest.mark.parametrize(("more", "is_grid"), [(1.08e-5, True), (1.12e-5, False)])
+def test_steps_are_equal_up_to_rounding(more: float, is_grid: bool) -> None:
+    values = np.array([0.0, 1.0, 2.0 + more])
+    assert bool(find_grids(values[:, None])) == is_grid
+
+
+@pytest.mark.parametrize(("n_rows", "n_wide"), [(1000, 1), (1001, 0), (2000, 0), (2001, 1)])
+def test_variances_are_those_of_a_thousand_rows_at_most(n_rows: int, n_wide: int) -> None:
+    """Every second row is long in one direction: with more than 1,000 rows they are left out, with more than 2,000 not."""
+    rows = gaussian(n_rows, 2)
+    rows[1::2, 0] *= 9.0
+    assert separated_variances(rows) == (n_wide, 1)
+
+
+@pytest.mark.parametrize(("share", "n_gaps"), [(1.2e-9, 1), (0.8e-9, 0)])
+def test_variances_of_less_than_a_billionth_of_the_largest_are_rounding(share: float, n_gaps: int) -> None:
+    short = share**0.5
+    rows = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, short], [0.0, -short]])
+    assert separated_variances(rows) == (n_gaps, n_gaps)

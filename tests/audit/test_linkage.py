@@ -5,11 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
+from mooring import SimulationSettings
+from mooring.attacks import Reconstruction, run
 from mooring.audit import AuditSettings, EvaluationSpec, RowSimulation, find_strongest, measure_leakage, simulate
-from mooring.audit.rotation import linkage
+from mooring.audit.results.point_result import AttackOutcome, Leakage
+from mooring.audit.rotation import leakage, linkage
 from mooring.audit.rotation.membership import _shift, audit_row_noise, make_membership_test
-from mooring.tables import Partition
+from mooring.tables import Column, Partition
 from tests.auditing import class_rows
 
 
@@ -47,6 +51,10 @@ def test_members_are_told_by_what_the_noise_leaves(scale: float, auc: Any, rate:
     assert all((share.value > 0.95) == (scale < 1) for share in shares.values())
     assert all(share.control < 0.2 for name, share in shares.items() if name != "holder")
     assert shares["claims"].chance == 0  # a register of others only would give none
+    if scale < 1:
+        right = outcome_of_first.figures["claims_right"]
+        assert (right.value, right.control) == (1, 0)
+        assert right.chance == pytest.approx(shares["register_class"].chance)
     assert shares["holder"].control < 0.8  # of two that hold nothing of it
     assert shares["register_class"].chance == pytest.approx(1 / 44, rel=0.2)  # 25 of a class, and 17 test rows
 
@@ -122,3 +130,67 @@ def test_a_control_asks_for_another_row_of_the_class_where_there_is_one() -> Non
     assert np.array_equal(codes[other], codes)
     assert sorted(other) == list(range(6))
     assert np.flatnonzero(other == np.arange(6)).tolist() == [5]
+
+
+def test_an_embedding_keeps_sixteen_answers() -> None:
+    """The candidates, controls and floors of an audit are few."""
+    asked: list[float] = []
+    embed = linkage.CachedEmbedding(lambda rows: asked.append(rows[0, 0]) or rows)  # type: ignore[func-returns-value]
+    for k in (*range(16), *range(16), 16, 0):
+        embed(np.full((1, 1), float(k)))
+    assert asked == [*range(17), 0]
+
+
+def test_of_rows_that_nobody_uploaded_five_thousand_are_asked_and_a_register_has_a_thousand_of_a_class() -> None:
+    rng = np.random.default_rng(0)
+    rows, tests = ([rng.standard_normal((n, 2)) for _ in range(3)] for n in (6, 2510))
+    parts = Partition.from_parts(rows, rng=rng, test=tests)
+    simulation = simulate(parts.train, method="aa-i-gdp-data-noise", data_noise_scale=0.5, rng=rng)
+    views = [simulation.view((0,), 1)]
+    test = make_membership_test(simulation, views, parts, EvaluationSpec(), seed=0)
+    assert test is not None
+    assert [candidates.codes.size for candidates in test.others] == [5000]
+    assert test.register.codes.size == 5000 + 6
+    reconstruction = run("known-anchor", views[0], rng=rng)
+    assert isinstance(reconstruction, Reconstruction)
+    figures = test.measure(AttackOutcome("known-anchor"), [reconstruction]).figures
+    assert figures["register_class"].chance == pytest.approx(1 / (6 + 5000 + 6))
+    assert figures["register_1000"].chance == pytest.approx(1 / 1000)
+    assert figures["roster"].chance == 1 / 6
+
+
+def test_noise_on_rows_is_measured_by_a_hundred_thousand_numbers_and_claims_what_one_deviation_gives() -> None:
+    """ε at δ = 0.00001 where two rows differ by σ: δ = Φ(½ − ε) − exp(ε) Φ(−½ − ε)."""
+    rows = [np.zeros((20_000, 2)) for _ in range(3)]
+    rng = np.random.default_rng(0)
+    noise = audit_row_noise(simulate(rows, method="aa-i-gdp-data-noise", data_noise_scale=0.5, rng=rng))
+    assert noise is not None
+    assert noise.measured.n == 100_000
+    assert noise.claimed == noise.reachable
+    left = norm.cdf(0.5 - noise.claimed) - np.exp(noise.claimed) * norm.cdf(-0.5 - noise.claimed)
+    assert left == pytest.approx(1e-5, rel=1e-6)
+
+
+@pytest.mark.parametrize("own", [(), (Column("x", "number", -3, 3),)])
+def test_attackers_know_the_columns_of_the_simulation_or_else_of_the_settings(
+    own: tuple[Column, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = (Column("x", "integer", 0, 9),)
+    seen: list[Any] = []
+
+    class Evaluator:
+        is_hopeless = None
+
+        def __init__(self, simulation: Any, views: Any, *rest: Any) -> None:
+            seen.extend(view.columns for view in views)
+
+        def measure(self, rebuilt: Any) -> Leakage:
+            return Leakage()
+
+    monkeypatch.setattr(leakage, "LeakageEvaluator", Evaluator)
+    parts = Partition.from_parts([np.zeros((4, 1))] * 2, rng=np.random.default_rng(0), test_share=0.0)
+    options = SimulationSettings(columns=own)
+    simulation = simulate(parts.train, method="i-gdp", rng=np.random.default_rng(0), settings=options)
+    settings = AuditSettings(attacks=[], targets=(1,), evaluation=EvaluationSpec(columns=given))
+    measure_leakage(simulation, parts, settings)
+    assert seen == [own or given]

@@ -395,3 +395,28 @@ def test_a_plan_says_what_attacks_get_by_the_limit_and_by_the_other_measures(ask
     words = searching.PointSearch._describe_leakage(plan, point)
     assert re.findall(r"one for (\w+)", words) == names
     assert words.count("25.0% [20.0%, 30.0%]") == len(names)
+
+
+@pytest.mark.parametrize(("low", "is_kept"), [(0.551, True), (0.549, False)])
+def test_while_searching_a_limit_is_kept_with_room_of_twice_the_interval(low: float, is_kept: bool) -> None:
+    """An error of 0.6: with 0.551 to 0.6, twice the distance to the end leaves 0.502, and with 0.549 it leaves 0.498."""
+    search = searching.PointSearch(SimpleNamespace(), LeakageLimit.parse("mean error at least 0.5"), None, None)  # type: ignore[arg-type]
+    error = Figure("error", 0.6, Interval(low, 0.7), None, 1.0, None, 9, higher_is_worse=False)
+    outcome = AttackOutcome("moments", {"centred_error": error})
+    assert search._keeps(PointResult(RotationPoint("aa-i-gdp", 3, 12), outcomes=(outcome,))) == is_kept
+
+
+def test_what_is_searched_and_what_is_reported_is_drawn_as_on_record(many_small: Partition) -> None:
+    searcher, reporter = planner._halve(many_small, None, AuditSettings(seed=3))
+    record = Path(__file__).parent / "record.json"
+    check_record(record, "halves", [reporter.settings.seed, searcher.partition.train_indices])
+
+
+def test_widths_are_those_asked_for_from_one_to_the_number_of_features(refused: Refused) -> None:
+    auditor: Any = SimpleNamespace(
+        partition=SimpleNamespace(n_features=4), deployment=SimpleNamespace(default_n_components=3)
+    )
+    for asked, widths in ((None, (3,)), (1, (1,)), (4, (4,)), ([1, 4], (1, 4))):
+        assert planner._widths(asked, auditor) == widths
+    for asked in (0, 5, [1, 0], [5, 2], []):
+        refused(lambda asked=asked: planner._widths(asked, auditor), "n_components", "between 1 and 4", "")

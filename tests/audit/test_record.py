@@ -169,6 +169,21 @@ def test_which_points_a_plan_tries_and_chooses_is_on_record(name: str) -> None:
     assert answer.conclude(search(lambda at: error(at) / 2, **options).auditor)[1] is None  # not kept on other rows
 
 
+@pytest.mark.parametrize(("least", "is_named"), [(0.9, True), (0.1, False)])
+def test_a_point_without_noise_is_named_beside_the_recommended_one_if_it_keeps_to_the_limit(
+    least: float, is_named: bool
+) -> None:
+    """Such points score best, but are not recommended."""
+    answer = search(lambda at: max(least, at.data_noise_level), "mean error at least 0.5")
+    for level in (0.0, 0.6):
+        answer.at(0.0, level, 8, 32)
+    bare, noisy = answer.tried.values()
+    _, recommended, words = answer.conclude(answer.auditor)
+    assert recommended is not None
+    assert recommended.point == noisy.point
+    assert (f"({bare.title} keeps" in words) == is_named
+
+
 def test_rules_of_hazards_are_on_record() -> None:
     """How many sentences there are about each table, and the numbers in them; small tables at the rules' limits."""
     rng = np.random.default_rng(0)
@@ -548,3 +563,60 @@ def test_two_take_part_at_least_and_rows_are_not_shown() -> None:
     assert [name for name in hidden if f" {name}=" in shown] == []
     alike = np.full((7, 2), 1e9 + 0.1)
     assert not evaluator._centred(alike).any()
+
+
+@pytest.mark.parametrize(("share", "is_alike"), [(0.8e-9, True), (1.2e-9, False)])
+def test_rows_are_alike_up_to_a_billionth_of_the_largest_entry(share: float, is_alike: bool) -> None:
+    first, other = (
+        SimpleNamespace(rows=np.array([[4.0, 0.0], [0.0, more]]), row_error=None, data_noise_scale=None)
+        for more in (1.0, 1.0 + 4 * share)
+    )
+    assert _are_alike(first, other) == is_alike  # type: ignore[arg-type]
+
+
+def test_the_first_hundred_images_are_measured() -> None:
+    pytest.importorskip("skimage")
+    rng = np.random.default_rng(0)
+    images = rng.random((101, 9))
+    of_all: Any = SimpleNamespace(
+        spec=EvaluationSpec(image_shape=(3, 3)),
+        records=images,
+        truth=images,
+        guess=None,
+        seed=0,
+        _cleaned=lambda rows: (rows, np.zeros_like(rows)),
+    )
+    rebuilt = np.vstack([images[:100] + 0.1, np.zeros((1, 9))])
+    figures = LeakageEvaluator.image_figures(of_all, rebuilt)
+    assert {figure.n for figure in figures.values()} == {100}
+    assert figures["psnr"].value == pytest.approx(20.0)
+    assert (figures["psnr"].floor or 0) > 300
+    assert {figure.control for figure in figures.values()} == {None}
+
+
+@pytest.mark.parametrize(
+    ("n_asked", "places"), [(1, [0]), (2, [0, 4]), (3, [0, 2, 4]), (9, [0, 1, 2, 3, 4]), (0, None)]
+)
+def test_images_that_are_shown_lie_evenly_between_the_first_and_the_last(
+    n_asked: int, places: list[int] | None
+) -> None:
+    """Whatever was rebuilt, so that attacks can be compared; of a table, the rows that were rebuilt best."""
+    rows = np.random.default_rng(0).random((5, 4))
+    rebuilt = rows + np.array([[0.5], [0.1], [0.4], [0.2], [0.3]])
+
+    def shown(spec: EvaluationSpec) -> tuple[int, ...] | None:
+        of_all: Any = SimpleNamespace(
+            spec=spec,
+            records=rows,
+            truth=rows,
+            guess=None,
+            indices=np.arange(100, 105),
+            decoder=SimpleNamespace(decode_preferred=lambda projected: projected),
+        )
+        examples = LeakageEvaluator.examples(of_all, rebuilt, "a")
+        return None if examples is None else examples.indices
+
+    of_images = shown(EvaluationSpec(image_shape=(2, 2), n_examples=n_asked))
+    assert of_images == (None if places is None else tuple(100 + place for place in places))
+    of_table = shown(EvaluationSpec(n_examples=n_asked))
+    assert of_table == (None if places is None else (101, 103, 104, 102, 100)[:n_asked])

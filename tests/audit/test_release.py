@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from benchmarks.second_opinion import PAGE, render_results
 from mooring.attacks.inversion import invert_columns
 from mooring.attacks.shadow_models import draw_halves, follow_gradients, score_members
 from mooring.audit import AuditSettings, Deployment, EvaluationSpec, RotationPoint, run_audit, simulate
-from mooring.audit.release import _draw_rows, _figures, measure_release, measure_trained_release
+from mooring.audit.release import _draw_rows, _figures, answer_queries, measure_release, measure_trained_release
 from mooring.audit.rotation.release import measure_point_release
 from mooring.errors import InputError
 from mooring.learners import FittedEstimator
@@ -309,3 +311,27 @@ def test_the_interval_of_an_area_ends_at_one() -> None:
     scores = np.vstack([included[:2].astype(float), np.random.default_rng(0).standard_normal((2, 40)) / 100])
     interval = _figures(scores, included)["membership_auc"].interval
     assert (interval.low, interval.high) == (0.0, 1.0)
+
+
+def test_an_attack_is_chosen_by_what_it_recognises_at_one_percent() -> None:
+    """Of 200 others two may lie above the threshold: one attack then finds half of the members, and the other none."""
+    included = draw_halves(16, 50, rng=np.random.default_rng(0))
+    scores = {name: np.zeros(included.shape) for name in ("half", "none")}
+    first = included[:8]
+    for name, values in scores.items():
+        members, others = (values[:8][mask].copy() for mask in (first, ~first))
+        others[:3] = 5.0 if name == "none" else 0.0
+        members[: 100 if name == "half" else 200] = 1.0
+        values[:8][first], values[:8][~first] = members, others
+    assert measure_release(scores, included, np.arange(50.0)).attack == "half"
+
+
+def test_probabilities_are_no_smaller_than_a_millionth_of_a_millionth() -> None:
+    shares = np.array([[1.0, 0.0], [1 - 1e-9, 1e-9]])
+    fitted: Any = SimpleNamespace(
+        kind="classes", predict=lambda rows: np.array([1, 0]), probabilities=lambda rows, n: shares
+    )
+    rows = np.zeros((2, 1))
+    np.testing.assert_allclose(np.exp(answer_queries(fitted, rows, 2)), [[1, 1e-12], [1 - 1e-9, 1e-9]])
+    fitted.probabilities = lambda rows, n: None
+    np.testing.assert_allclose(np.exp(answer_queries(fitted, rows, 2)), [[1e-12, 1], [1, 1e-12]])

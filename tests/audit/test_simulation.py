@@ -13,7 +13,7 @@ from scipy.spatial.distance import pdist
 
 from mooring import METHODS, RigidMap, SimulationSettings, Streams, Termination, make_anchor
 from mooring.attacks import DENOISERS, CollusionView, DoesNotApply, attacks_on, run
-from mooring.audit.rotation.simulation import RowSimulation, simulate
+from mooring.audit.rotation.simulation import RowSimulation, simulate, simulate_rows
 from mooring.geometry.backend import to_numpy
 from mooring.mechanisms.rotation.projection import gaussian_projection, no_projection
 
@@ -439,3 +439,24 @@ def test_poor_data_give_a_result_or_a_reason(case: str, method: str) -> None:
             for result in results:
                 assert result.rows.shape == rows[1].shape
                 assert np.isfinite(result.rows).all()
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.3])
+def test_rows_that_another_mechanism_perturbs_are_uploaded_in_their_own_space(scale: float) -> None:
+    noisy = [part + scale for part in ROWS]
+    simulation = simulate_rows(
+        ROWS, noisy, LABELS, rng=np.random.default_rng(0), name="shuffled", data_noise_scale=scale
+    )
+    view = simulation.view()
+    assert (view.method.name, view.method.anchor_noise, view.method.data_noise) == ("shuffled", False, scale > 0)
+    assert (view.anchor_noise_scale, view.data_noise_scale) == (0.0, scale)
+    assert (view.method.transform, view.alignment, view.anchor) == ("common", None, None)
+    np.testing.assert_array_equal(simulation.collaboration_matrix, np.concatenate(noisy))
+    np.testing.assert_array_equal(simulation.secrets[1].apply(ROWS[1]), ROWS[1])
+    np.testing.assert_array_equal(view.colluders[0].rows, ROWS[0])
+    assert view.target == 1
+
+
+def test_rows_of_other_shapes_than_the_perturbed_ones_are_refused(refused: Refused) -> None:
+    call = partial(simulate_rows, ROWS, [*ROWS[:2], ROWS[2][:3]], rng=np.random.default_rng(0))
+    refused(call, "representations", "of the shapes of datasets", "(3, 4)")

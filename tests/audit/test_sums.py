@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from mooring import Plan
-from mooring.attacks import SumView, attacks_on
+from mooring.attacks import LabelledFeatures, SumView, attacks_on
 from mooring.audit import (
+    AuditEffort,
     AuditResult,
     AuditSettings,
     EvaluationSpec,
@@ -30,7 +31,8 @@ from mooring.audit.operating_points import OperatingPoint, Recommendation
 from mooring.audit.results.point_result import AttackOutcome
 from mooring.audit.results.statements import state_only_class, state_total
 from mooring.audit.simulation import JointModel
-from mooring.audit.sums.leakage import attack_total
+from mooring.audit.sums import leakage
+from mooring.audit.sums.leakage import attack_total, measure_total
 from mooring.audit.sums.point import RecommendedSums, _round_down
 from mooring.audit.table_features import InferredTableFeatures
 from mooring.audit.utility import Alone, References, measure_alone, measure_utility
@@ -46,7 +48,7 @@ from mooring.metrics.membership import FALSE_POSITIVE_RATES, Membership
 from mooring.report.audit_page import render_audit, render_plan
 from mooring.tables import Column, Partition, partition, read_records
 from tests.auditing import audited, planned
-from tests.raising import raising
+from tests.raising import numbers_in, raising
 from tests.record import check_record
 
 EPSILONS = (None, 8.0, 1.0)
@@ -222,6 +224,7 @@ def plan() -> Plan:
     assert [words[:2] for words in collected] == [(k, 4) for k in range(5)]
     (contrast,) = plan.audit.row_points
     assert contrast.point.n_anchor_rows == 4 * contrast.point.n_components
+    assert contrast.point.data_noise_level in AuditEffort().data_levels
     return plan
 
 
@@ -466,3 +469,109 @@ def test_an_epsilon_alone_is_a_guarantee_of_all_participants_but_one_with_the_us
     rows, labels = [np.ones((4, 2))] * 3, [np.arange(4) % 2] * 3
     simulation = simulate_sums(rows, labels, privacy=2.0, rng=np.random.default_rng(0))
     assert simulation.privacy == SumPrivacy(2.0, 1e-5, quorum=3, n_colluders=1)
+
+
+@pytest.mark.parametrize("by_class", [False, True])
+def test_the_noise_that_learners_are_told_is_that_of_all_participants_and_of_exact_sums_none(by_class: bool) -> None:
+    """Of 435 products of two of 30 features the deviation is known within 3.4 %; the bounds are four of these."""
+    rng = np.random.default_rng(0)
+    rows, labels = [rng.standard_normal((9, 29)) for _ in range(4)], [rng.integers(0, 3, 9) for _ in range(4)]
+    noisy, exact = (
+        simulate_sums(rows, labels, privacy=epsilon, rng=np.random.default_rng(1), by_class=by_class)
+        for epsilon in (8.0, None)
+    )
+
+    def told(sums: Any) -> float:
+        return float(sums.noise_scale if by_class else sums.noise_scales[0])
+
+    upper = np.triu_indices(noisy.layout.n_features, 1)
+    drawn = (noisy.sums.products - exact.sums.products)[..., *upper] * math.sqrt(2)
+    assert drawn.std() == pytest.approx(told(noisy.sums), rel=0.13)
+    assert told(noisy.exact_sums_of(2)) == told(exact.sums) == 0
+
+
+@pytest.mark.parametrize(("n_participants", "n_alone"), [(2, 2), (12, 12), (14, 12)])
+def test_of_many_participants_twelve_train_alone_on_their_own_sums_the_first_and_the_last_among_them(
+    n_participants: int, n_alone: int
+) -> None:
+    """The sums of the first and of the last have labels the other way round."""
+    rng = np.random.default_rng(0)
+    rows = [rng.standard_normal((30, 2)) for _ in range(n_participants)]
+    labels = [(part[:, 0] > 0).astype(int) for part in rows]
+    labels[0], labels[-1] = 1 - labels[0], 1 - labels[-1]
+    model = simulate_sums(rows, labels, privacy=None, rng=rng).train()
+    assert model.answer_alone is not None
+    truth = rows[0][:, 0] > 0
+    shares = [np.mean(predicted == truth) for predicted, _ in model.answer_alone([rows[0]])]
+    assert len(shares) == n_alone
+    assert [share > 0.5 for share in shares] == [False, *[True] * (n_alone - 2), False]
+
+
+@pytest.mark.parametrize(("n_honest", "n_others", "asked"), [(5000, 3000, (3000, 1000)), (5000, 700, (3300, 700))])
+def test_of_four_thousand_candidates_a_thousand_are_others_if_there_are_as_many(
+    n_honest: int, n_others: int, asked: tuple[int, int]
+) -> None:
+    collected: list[LabelledFeatures] = []
+
+    def show(colluders: Any, candidates: LabelledFeatures) -> Any:
+        collected.append(candidates)
+        return [(np.arange(len(candidates.features)), None)]
+
+    simulation: Any = SimpleNamespace(
+        members=lambda participants: LabelledFeatures(np.ones((n_honest, 1)), np.zeros((n_honest, 0))),
+        encode=lambda rows, labels: LabelledFeatures(np.zeros((n_others, 1)), np.zeros((n_others, 0))),
+        views=show,
+    )
+    assert attack_total(simulation, study(2, 2), settings(attacks=[]), ()) == ()
+    is_member = collected[0].features[:, 0] == 1
+    assert (is_member.sum(), (~is_member).sum()) == asked
+
+
+@pytest.mark.parametrize("n_colluders", [0, 1, 3])
+def test_a_guarantee_states_against_how_many_it_holds(n_colluders: int) -> None:
+    point = SumPoint(2.0, quorum=7, n_colluders=n_colluders)
+    assert numbers_in(point.state_scope()) == {n_colluders, 7}
+    assert numbers_in(replace(point, n_colluders=None).state_scope()) == {0, 7}
+
+
+def test_a_view_is_that_of_the_first_participant_unless_others_collude() -> None:
+    rows, labels = [np.full((4, 2), float(k + 1)) for k in range(3)], [np.arange(4) % 2] * 3
+    simulation = simulate_sums(rows, labels, privacy=None, rng=np.random.default_rng(0))
+    assert [part.tolist() for part in simulation.view().known] == [simulation.contributions[0].tolist()]
+
+
+def test_utility_of_a_number_is_on_record() -> None:
+    """Scores with intervals by resampling, of training alone, of pooled rows, with features and of the joint model."""
+    deployment = Deployment(study(6, 6, number=True, n_participants=3), settings())
+    alone = measure_alone(deployment, learner="linear")
+    utilities = [
+        measure_utility(point.settled_for(deployment).simulate(deployment), deployment, learner="linear", alone=alone)
+        for point in (SumPoint(8.0), RotationPoint("aa-i-gdp-data-noise", 6, 24, 0.0, 0.5))
+    ]
+    check_record(
+        RECORD, "utility of a number", [alone.references.as_dict(), *(utility.as_dict() for utility in utilities)]
+    )
+
+
+def test_a_sample_of_candidates_is_on_record() -> None:
+    auditor = Auditor.of(study(), None, settings())
+    simulation = SumPoint(None).simulate(auditor.deployment)
+    outcomes = attack_total(simulation, auditor.partition, auditor.settings, (0,), most_candidates=60, least_others=20)
+    check_record(RECORD, "sums, a sample", [outcome.as_dict() for outcome in outcomes])
+
+
+@pytest.mark.parametrize(("targets", "honest"), [(None, 1), ((2, 3), 2)])
+def test_beyond_the_guarantee_all_collude_but_the_first_target_or_else_the_second_participant(
+    targets: tuple[int, ...] | None, honest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[int]] = []
+    rows = LabelledFeatures(np.zeros((3, 1)), np.zeros((3, 0)))
+    simulation: Any = SimpleNamespace(
+        privacy=None,
+        members=lambda participants: asked.append([*participants]) or rows,  # type: ignore[func-returns-value]
+        encode=lambda rows_of_parts, labels: rows,
+        views=lambda colluders, candidates: [(np.arange(6), None)],
+    )
+    monkeypatch.setattr(leakage, "_score", lambda score, views: (np.zeros(6), None))
+    measure_total(simulation, study(2, 2), settings(attacks=[], colluders=(0, 4), targets=targets))
+    assert asked == [[honest], [1, 2, 3, 5, 6, 7]]

@@ -1,14 +1,18 @@
 import inspect
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
 from mooring import MissingExtraError
+from mooring.errors import InputError
 from mooring.metrics import DigitAuditor, build_galleries, link, train_digit_auditor
+from mooring.metrics.digit_auditor import _untrained_network
 from tests.raising import raising
 
 Refused = Callable[..., None]
@@ -105,6 +109,7 @@ def test_the_best_checkpoint_is_kept_and_the_earliest_of_equals(rng: np.random.G
     assert np.array_equal(best(pixels), stopped(pixels))
 
 
+@pytest.mark.definitions
 def test_the_schedule_is_the_papers_by_default() -> None:
     """Ten epochs of batches of 256 at a rate of 0.001; a sixth of the images is held out."""
     stated = inspect.signature(train_digit_auditor).parameters
@@ -131,3 +136,37 @@ def test_unusable_digits_are_refused(refused: Refused, torch: ModuleType) -> Non
         refused(
             lambda some=some: train_digit_auditor(images, some, seed=0), "labels", "two or more digits", "20 images"
         )
+
+
+@pytest.mark.parametrize(("share", "n_held_out"), [(0.05, 1), (0.1, 2), (0.9, 18), (0.95, 19)])
+def test_an_image_of_every_digit_is_left_to_either_side(
+    share: float, n_held_out: int, torch: ModuleType, rng: np.random.Generator
+) -> None:
+    images, labels = rng.random((20, 16)), np.arange(20) % 2
+    options: dict[str, Any] = {"seed": 0, "device": "cpu", "epochs": 1, "validation_fraction": share}
+    with nullcontext() if 2 <= n_held_out <= 18 else raising(InputError, "labels", got=f"{n_held_out} held out"):
+        train_digit_auditor(images, labels, **options)
+
+
+@pytest.mark.parametrize("side", [4, 9, 28])
+def test_convolutions_keep_the_sides_of_an_image_and_two_pools_halve_them(side: int, torch: ModuleType) -> None:
+    embedding, head = _untrained_network(torch, side, 10, 0)
+    shapes = [(1, side, side)]
+    seen = torch.zeros(1, *shapes[0])
+    for layer in (*embedding, head):
+        seen = layer(seen)
+        shapes.append(tuple(seen.shape[1:]))
+    half, quarter = side // 2, side // 4
+    sides = [(32, side, side), (64, side, side), (64, half, half), (64, half, half), (64, quarter, quarter)]
+    assert list(dict.fromkeys(shapes))[1:] == [*dict.fromkeys(sides), (64 * quarter**2,), (128,), (10,)]
+    kernels = [layer.kernel_size for layer in embedding if isinstance(layer, torch.nn.Conv2d)]
+    assert kernels == [(3, 3)] * 3
+
+
+def test_training_clamps_pixels(torch: ModuleType, rng: np.random.Generator) -> None:
+    wild, labels = 3.0 * rng.random((24, 16)) - 1.0, np.arange(24) % 2
+    vectors = [
+        train_digit_auditor(images, labels, seed=0, device="cpu", epochs=2, batch_size=8)(wild)
+        for images in (wild, wild.clip(0.0, 1.0))
+    ]
+    assert np.array_equal(vectors[0], vectors[1])

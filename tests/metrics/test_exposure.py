@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
+from mooring.metrics import Interval
 from mooring.metrics.exposure import (
     Carriers,
     find_exposed_column,
@@ -230,3 +232,57 @@ def test_the_column_named_is_the_one_of_which_most_is_read_beyond_the_guess() ->
         with_group, [("a", with_group)], guessed=[], names=["0", "1", "k=a", "k=b"].__getitem__
     )
     assert columns_read["column_accuracy"][1].chance == pytest.approx((0.9 + 0.5 + 1) / 3)
+
+
+@pytest.mark.parametrize(("n_rows", "n_columns", "n_asked"), [(9901, 6, 100), (100_000, 2, 20)])
+def test_of_many_rows_so_many_values_are_sought_as_a_million_cells_hold_but_at_least_twenty(
+    n_rows: int, n_columns: int, n_asked: int
+) -> None:
+    codes = np.arange(n_rows) % 20
+    assert Carriers.of(np.tile(codes[:, None], n_columns).astype(float)).counts.size == n_asked
+
+
+@pytest.mark.parametrize(("n_rows", "is_found"), [(20, False), (21, True)])
+def test_one_carrier_is_found_if_chance_would_find_it_less_often_than_in_one_of_twenty_tables(
+    n_rows: int, is_found: bool
+) -> None:
+    rows = (np.arange(n_rows) == 3)[:, None].astype(float)
+    exposed = find_exposed_value(Carriers.of(rows), [("a", rows)], guessed=[0 * rows], name_of=named)
+    assert (exposed is not None) == is_found
+
+
+def test_chance_is_the_best_of_twenty_orders_of_the_rows() -> None:
+    rng, rows = np.random.default_rng(0), table()[:50, :3]
+    find_exposed_rows(rows, {"a": rows + 1, "b": rows - 2}, guessed=0 * rows, rng=rng)
+    assert rng.random() == np.random.default_rng(0).random(20 * 50 + 1)[-1]
+
+
+def test_guesses_are_exact_up_to_a_billionth_of_the_farthest_one() -> None:
+    truth = np.array([[1.0], [1.2e-9], [0.8e-9]])
+    exposed = find_exposed_rows(truth, {"a": 3 * truth}, guessed=0 * truth, rng=np.random.default_rng(0))
+    assert exposed["exposed_row"][1].n == 2
+    rebuilt = truth * [[4.0], [2.0], [1.0]]  # the third row is rebuilt exactly, and was guessed so, too
+    assert order_by_exposure(truth, rebuilt, 0 * truth).tolist() == [1, 0, 2]
+
+
+@pytest.mark.parametrize(("more", "attack"), [(4e-10, "a"), (6e-10, "b")])
+def test_of_attacks_that_are_equal_to_nine_digits_the_first_is_named(more: float, attack: str) -> None:
+    truth, guess = np.zeros((2, 1)), np.ones((2, 1))
+    rebuilt = {"a": np.full((2, 1), 0.5 + more), "b": np.full((2, 1), 0.5)}
+    exposed = find_exposed_rows(truth, rebuilt, guessed=guess, rng=np.random.default_rng(0))
+    assert exposed["exposed_row"][0] == attack
+
+
+@pytest.mark.parametrize("n", [99, 100, 200, 1000])
+def test_one_row_in_a_hundred_is_told_where_there_are_a_hundred(n: int) -> None:
+    """Of errors 0, 1, 2, … the one that so many rows stay below, between order statistics."""
+    truth = np.zeros((n, 1))
+    exposed = find_exposed_rows(
+        truth, {"a": np.arange(float(n))[:, None]}, guessed=truth + 1, rng=np.random.default_rng(0)
+    )
+    if n < 100:
+        assert "exposed_percent" not in exposed
+    else:
+        figure = exposed["exposed_percent"][1]
+        low, high = binom.interval(0.95, n, 0.01)
+        assert (figure.value, figure.interval) == (n // 100 - 1, Interval(max(low - 1, 0), high))

@@ -1,6 +1,7 @@
 import json
 import math
 from collections.abc import Callable
+from decimal import ROUND_CEILING, ROUND_FLOOR
 from functools import partial
 
 import numpy as np
@@ -10,7 +11,14 @@ from hypothesis import strategies as st
 
 from mooring.errors import InputError
 from mooring.metrics import Figure, Interval, bootstrap_mean, bootstrap_ratio, strongest_value, wilson
-from mooring.metrics.intervals import Written, mean_ratio, percentile_interval, resampled_sums, student_interval
+from mooring.metrics.intervals import (
+    Written,
+    mean_ratio,
+    percentile_interval,
+    resampled_sums,
+    round_number,
+    student_interval,
+)
 from tests.raising import raising
 
 Refused = Callable[..., None]
@@ -158,6 +166,7 @@ def test_what_is_undefined_is_none_in_json_and_nan_again_when_read() -> None:
         ("psnr", ["0.3", "0.2", "0.5", "0.1"]),
         ("median_r2", ["0.30", "0.20", "0.41", "0.10"]),
         ("linkage", ["30.0%", "20.0%", "40.1%", "10.0%"]),
+        ("membership_at_0.1_percent", ["30.00%", "20.00%", "40.01%", "10.00%"]),
     ],
 )
 def test_a_figure_is_written_in_the_digits_of_its_measure(name: str, written: list[str]) -> None:
@@ -204,3 +213,19 @@ def test_unusable_counts_and_values_are_refused(refused: Refused, rng: np.random
     refused(lambda: bootstrap_ratio([0.0], [1.0], rng=rng, n_resamples=0), "n_resamples", "at least 1", "0")
     refused(lambda: bootstrap_ratio([1.0, 1.0], [1.0], rng=rng), "denominators", "2", "1 values")
     refused(lambda: bootstrap_ratio([-1.0, 1.0], [1.0, 1.0], rng=rng), "numerators", "", "negative")
+
+
+def test_an_interval_of_a_mean_is_of_two_thousand_resamples_between_equal_tails() -> None:
+    values = np.random.default_rng(6).gamma(1.0, size=9)
+    times = np.random.default_rng(7).multinomial(9, np.full(9, 1 / 9), size=2000)
+    low, high = np.quantile(times @ values / 9, [0.025, 0.975])
+    interval = bootstrap_mean(values, rng=np.random.default_rng(7))
+    assert [interval.low, interval.high] == pytest.approx([low, high], rel=1e-12)
+
+
+@pytest.mark.parametrize(("error", "up", "down"), [(4e-13, 0.3, 0.3), (6e-13, 0.31, 0.3), (-6e-13, 0.3, 0.29)])
+def test_numbers_are_rounded_to_one_side_after_errors_of_representation_are_removed(
+    error: float, up: float, down: float
+) -> None:
+    rounded = [round_number(0.3 + error, 2, mode) for mode in (ROUND_CEILING, ROUND_FLOOR)]
+    assert rounded == [up, down]

@@ -117,3 +117,33 @@ def test_a_roster_and_a_record_among_uploads_tell_more_than_a_register(rng: np.r
     assert outside.mean() < 0.5
     first = RebuiltRows(*(p[codes == 0] if len(p) == 60 else p for p in vars(uploads[1][1]).values()))
     assert (name_holders([first, uploads[1][1]], rows[codes == 1], codes[codes == 1]) == 1).all()  # which has the class
+
+
+def rows_at(*places: float) -> RebuiltRows:
+    """Rebuilt rows of one number and of one class, of which a candidate has log-likelihood ratio −½ (distance)²."""
+    rows = np.array(places)[:, None]
+    return RebuiltRows(rows, np.eye(1), np.zeros(len(rows), dtype=int), np.zeros(len(rows)))
+
+
+@pytest.mark.parametrize("own", [0.0, 8.0])
+def test_records_tie_whose_ratios_differ_by_a_billionth(own: float) -> None:
+    """Relative to 1 + |ratio|. A record that is likelier by more than that ranks before the true one."""
+    ratios = -own + 1e-9 * (1 + own) * np.array([-1.2, -0.8, *([] if own == 0 else [0.8, 1.2])])
+    register = np.sqrt(-2 * np.array([-own, *ratios]))[:, None]
+    search = rows_at(0.0).search_register(register, np.zeros(len(register), dtype=int), np.array([0]))
+    assert (search.n_better[0], search.n_tied[0]) == ((0, 1) if own == 0 else (1, 2))
+
+
+def test_a_roster_of_more_than_a_thousand_rows_of_a_class_is_assigned_in_part() -> None:
+    codes = np.r_[np.zeros(1001, dtype=int), 1, 1]
+    rows = np.arange(1003.0)[:, None]
+    asked, chosen = RebuiltRows(rows, np.eye(1), codes, np.zeros(1003)).assign_roster(rows)
+    assert asked.tolist() == chosen.tolist() == [*range(1000), 1001, 1002]
+
+
+def test_a_record_is_held_by_the_upload_in_which_all_rows_together_make_it_likelier() -> None:
+    """One row with a ratio of 0 has a likelihood of 1; two with −0.4 each have 1.34 together, two with −0.8 have 0.90."""
+    record, code = np.zeros((1, 1)), np.zeros(1, dtype=int)
+    for ratio, holder in ((0.4, 1), (0.8, 0)):
+        apart = np.sqrt(2 * ratio)
+        assert name_holders([rows_at(0.0), rows_at(apart, -apart)], record, code).tolist() == [holder]

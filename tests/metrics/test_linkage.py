@@ -243,3 +243,23 @@ def test_rows_that_do_not_fit_the_galleries_are_refused(refused: Refused, rng: n
     refused(lambda: link(rows, rows[:, :2], galleries), "candidates", "of 3 features", "2")
     refused(lambda: link(rows * np.nan, rows, galleries), "queries", "finite", "NaN")
     refused(lambda: link(rows, rows, galleries, metric="manhattan"), "metric", "cosine", "manhattan")
+
+
+@pytest.mark.parametrize(
+    ("metric", "candidates", "tie"),
+    [
+        ("euclidean", lambda gap: [[1.0, 0.0], [-1.0 - gap, 0.0]], 1e-12),  # relative to the distance
+        ("cosine", lambda gap: [[1.0, 0.0], [1.0, gap]], 1e-14),  # of unit vectors, beside one of the same direction
+    ],
+)
+def test_candidates_tie_up_to_rounding(metric: str, candidates: Callable[[float], Any], tie: float) -> None:
+    galleries = Galleries(np.array([0]), np.array([[0, 1]]), np.array([0]), 0)
+    query = np.array([[0.0, 0.0]] if metric == "euclidean" else [[1.0, 0.0]])
+    hits = [hits_of(query, np.array(candidates(share * tie)), galleries, metric=metric)[0] for share in (0.8, 1.2)]
+    assert hits == [0.5, 1.0]
+
+
+def test_where_no_gallery_is_a_hit_the_interval_still_has_a_width() -> None:
+    identities = np.arange(12)
+    galleries = build_identity_galleries(identities, identities, galleries_per_query=5, seed=0)
+    assert link(-np.eye(12), np.eye(12), galleries).interval == wilson(0, 12)

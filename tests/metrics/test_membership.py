@@ -145,3 +145,22 @@ def test_the_least_false_positive_rate_that_can_be_shown_is_one_of_the_others() 
     assert figures["membership_at_0.1_percent"].chance == 1 / 156
     few = Membership(rng.standard_normal(40) + 1, rng.standard_normal(20)).figures()
     assert {few[name].chance for name in ("membership_at_1_percent", "membership_at_0.1_percent")} == {1 / 20}
+
+
+def test_the_epsilon_of_a_separation_that_no_guarantee_has_ends_at_a_thousand() -> None:
+    assert 0 < gaussian_epsilon(30.0, 1e-5) < 1000
+    assert gaussian_epsilon(60.0, 1e-5) == 1000
+
+
+@pytest.mark.parametrize(("less", "n_recognised"), [(0.8e-9, 3), (1.2e-9, 2)])
+def test_a_false_alarm_is_allowed_that_only_rounding_takes_away(less: float, n_recognised: int) -> None:
+    """Of 200 others two may lie above the threshold at 1 %, and one at a rate that is a little lower."""
+    membership = Membership(np.array([199.5, 198.5, 197.5, 0.5]), np.arange(200.0))
+    assert membership.true_positive_rate((2 - less) / 200)[0] == n_recognised / 4
+
+
+def test_rates_are_those_in_their_names_where_others_are_many_enough() -> None:
+    figures = Membership(np.arange(9.0), np.arange(3000.0)).figures()
+    rates = {name: float(name.split("_")[2]) / 100 for name in figures if "_percent" in name}
+    assert {name: figures[name].chance for name in rates} == pytest.approx(rates)
+    assert sorted(rates.values()) == [0.001, 0.01]

@@ -1,6 +1,7 @@
 import math
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -9,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring import MissingExtraError
+from mooring.errors import InputError
 from mooring.metrics import centred_error, feature_r2, psnr, relative_error, ssim
 from mooring.metrics.reconstruction import error_figure, mean_figure, relative_errors
+from mooring.metrics.validation import require_image_shape
+from tests.raising import raising
 
 Refused = Callable[..., None]
 seeds = st.integers(0, 2**32 - 1)
@@ -89,7 +93,7 @@ def test_what_cannot_be_related_to_anything_has_no_error(rng: np.random.Generato
     assert not error_figure("error", np.ones(1), np.full(1, 25.0), rng=rng).interval.known
 
 
-@pytest.mark.parametrize("shape", [(8, 8), (9, 7), (8, 8, 3), (5, 6), (3, 3)])
+@pytest.mark.parametrize("shape", [(8, 8), (9, 7), (8, 8, 3), (5, 6), (3, 3), (11, 10)])
 def test_images_are_measured_as_scikit_image_does(shape: tuple[int, ...], rng: np.random.Generator) -> None:
     metrics = pytest.importorskip("skimage.metrics")
     truth = rng.random((4, *shape)) * 255
@@ -146,3 +150,12 @@ def test_shapes_that_do_not_fit_are_refused(refused: Refused) -> None:
         refused(partial(measured, image_shape=(4, 4), data_range=width), "data_range", "positive", f"{width:g}")
     thin = partial(ssim, truth, truth, image_shape=(2, 8), data_range=1.0)
     refused(thin, "image_shape", "at least 3 pixels", "(2, 8)")
+
+
+@pytest.mark.parametrize(
+    ("shape", "is_image"),
+    [((1, 1), True), ((3, 5, 1), True), ((0, 3), False), ((3, 5, 0), False), ((3,), False), ((2, 2, 2, 2), False)],
+)
+def test_images_have_two_or_three_sides_of_a_pixel_or_more(shape: tuple[int, ...], is_image: bool) -> None:
+    with nullcontext() if is_image else raising(InputError, "image_shape"):
+        require_image_shape(shape)

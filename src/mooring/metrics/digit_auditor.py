@@ -112,7 +112,7 @@ def train_digit_auditor(
     x_held_out = clamped[held_out].to(device)
     optimiser = torch.optim.Adam(network.parameters(), lr=learning_rate)
     order = torch.Generator().manual_seed(seed)
-    best, best_epoch, checkpoint = -1.0, 0, {}
+    best, best_epoch, checkpoint = -math.inf, 0, {}
     for epoch in range(1, epochs + 1):
         for batch in torch.randperm(len(x), generator=order).to(device).split(batch_size):
             optimiser.zero_grad(set_to_none=True)

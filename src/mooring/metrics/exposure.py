@@ -176,7 +176,7 @@ def find_exposed_rows(
     """
     require_generator(rng)
     size = np.linalg.norm(guessed - truth, axis=1)
-    is_inexact = size > 1e-9 * max(float(size.max(initial=0.0)), 1e-300)  # rows that guessing does not give exactly
+    is_inexact = size > 1e-9 * size.max(initial=0.0)  # rows that guessing does not give exactly
     n = int(is_inexact.sum())
     if n == 0:
         return {}

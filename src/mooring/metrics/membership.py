@@ -85,8 +85,8 @@ class Membership:
     def _count_recognised(self, rates: Matrix) -> NDArray[np.int64]:
         """Return the number of members that score above all but a share of the others, for each false positive rate."""
         n = self.others.size
-        allowed = np.clip(np.floor(rates * n + _ROUNDING).astype(np.int64), 1, max(n - 1, 0))
-        return self._count_above(np.sort(self.others)[-1 - np.minimum(allowed, n - 1)])
+        allowed = np.clip(np.floor(rates * n + _ROUNDING).astype(np.int64), 1, n - 1)  # a single other allows none
+        return self._count_above(np.sort(self.others)[-1 - allowed])
 
     def _count_above(self, thresholds: Matrix) -> NDArray[np.int64]:
         return np.asarray(self.members.size - np.searchsorted(np.sort(self.members), thresholds, "right"))
