@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from mooring.errors import StorageError
-from mooring.protocol.analyst.intake import MOST_BYTES, Intake, Register, RejectedBundle, _check_local, collect
+from mooring.errors import InputError, RefusedError, StorageError
+from mooring.protocol.analyst.intake import (
+    INTAKE_FILE,
+    MOST_BYTES,
+    Intake,
+    Register,
+    RejectedBundle,
+    _check_local,
+    collect,
+)
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.transport.object_stores import TOO_LARGE
 from tests.permissions import has_mode
@@ -123,6 +131,27 @@ def test_up_to_ten_thousand_refused_files_are_recorded(n: int, n_kept: int, tmp_
     intake = Register(tmp_path, numeric_study(), {}, {}).write(Intake((), refused, ()), "")
     assert intake.record is not None
     assert (len(intake.set_aside), len(intake.record.set_aside)) == (n, n_kept)
+
+
+@pytest.mark.parametrize(("n_bytes", "is_read"), [(2**28, True), (2**28 + 1, False)])
+def test_a_record_of_bundles_is_read_up_to_256_mb(
+    n_bytes: int, is_read: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Register(tmp_path, numeric_study(), {}, {}).write(Intake((), (), ()), "")
+    content = (tmp_path / INTAKE_FILE).read_bytes()
+
+    def read(path: Path, most_bytes: int, *, what: str) -> bytes:
+        """Read the file as if it had so many bytes."""
+        if n_bytes > most_bytes:
+            raise RefusedError(what, reason="it is too large", cure="Check it.")
+        return content
+
+    monkeypatch.setattr("mooring.serialization.read_bounded", read)
+    if is_read:
+        assert Register.read(tmp_path, numeric_study()).remembered == {}
+    else:
+        with raising(InputError, "the record of bundles", got="too large"):
+            Register.read(tmp_path, numeric_study())
 
 
 def test_an_inbox_takes_bundles_as_large_as_they_can_be(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from mooring.audit.release import N_MODELS
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.learners import LEARNERS, Model, train_learner
 from mooring.learners.models import LinearFunction, ModelSpec
@@ -211,7 +212,9 @@ def test_a_model_above_the_studys_limit_is_delivered_by_override_alone(tmp_path:
     study = replace(numeric_study(), model_limit="membership at most 1 %")
     assert Study.from_dict(study.as_dict()) == study
     work, _ = prepared(study, tmp_path)
-    training = train(study, work, learner="linear")
+    seen: list[tuple[float, float]] = []
+    training = train(study, work, learner="linear", progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (4 + 4 + 1 + N_MODELS,) * 2  # with the models that measure what the delivered one discloses
     assert training.release is not None
     with raising(RefusedError, "the delivery"):
         deliver(study, work, results, ANALYST)
@@ -233,6 +236,12 @@ def test_a_model_above_the_studys_limit_is_delivered_by_override_alone(tmp_path:
             deliver(study, work, results, ANALYST, override="board: none")
         with raising(RefusedError, "the result"):
             read_result(results / "site-0", study, study.participants[0])
+
+
+def test_maps_without_a_model_have_no_risk_of_one(tmp_path: Path) -> None:
+    study = replace(numeric_study(), model_limit="membership at most 1 %")
+    work, _ = prepared(study, tmp_path, n=5)
+    assert deliver(study, work, tmp_path / "results", ANALYST).release == Release(0.0)
 
 
 def test_a_model_within_the_studys_limit_goes_home_with_its_risk(tmp_path: Path) -> None:

@@ -8,7 +8,15 @@ import pytest
 
 from mooring.errors import InputError, RefusedError
 from mooring.protocol.analyst.intake import Intake, RejectedBundle
-from mooring.protocol.analyst.steps import _open_bundles, _read_seed, collect, deliver, describe_intake
+from mooring.protocol.analyst.steps import (
+    _open_bundles,
+    _read_seed,
+    _seal_results,
+    align,
+    collect,
+    deliver,
+    describe_intake,
+)
 from mooring.protocol.messages.envelope import envelope_of, open_envelope, seal_file
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.rotation.analyst.alignment import align_bundles
@@ -16,6 +24,7 @@ from mooring.protocol.storage.vault import Vault
 from mooring.protocol.workspace import Workspace
 from mooring.report.step_pages import StepPages
 from tests.protocol.rotation.support import bundles_of, sent
+from tests.protocol.sums.support import make_sum_study
 from tests.raising import raising
 from tests.sites import ANALYST, KEYS, numeric_study
 
@@ -94,3 +103,23 @@ def test_results_are_sealed_to_participants_who_have_a_key_for_it(workspace: Wor
             open_envelope(
                 envelope_of(output / "site-1" / "map.safetensors"), workspace.root / "map", reader=reader, **sealed
             )
+
+
+def test_results_are_not_sealed_where_one_participant_has_no_key_for_it(tmp_path: Path) -> None:
+    given = make_sum_study(tmp_path, p=2)
+    workspace = Workspace.at(tmp_path, StepPages())
+    workspace.opened = given.analyst
+    first, second = given.study.participants
+    for k, members in enumerate(((first, replace(second, sealing_key="", sealing_proof="")), (first, second))):
+        replace(given.study, participants=members).write(workspace.study_file)
+        (place := tmp_path / f"results-{k}" / "p0").mkdir(parents=True)
+        (place / "model.safetensors").write_bytes(b"model")
+        assert _seal_results(workspace, place.parent, ["p0", "p1"]) == (k == 1)
+        assert len(list(place.iterdir())) == 1 + k
+
+
+def test_an_alignment_is_whole_where_nobody_and_no_file_is_set_aside(workspace: Workspace) -> None:
+    sent(workspace.study, inbox := workspace.root / "inbox", n=5)
+    assert align(workspace, bundles=inbox, certify=False).standing == "whole"
+    (inbox / "x.bundle").write_text("no bundle")
+    assert align(workspace, bundles=inbox, certify=False).standing == "in part"

@@ -16,7 +16,7 @@ from scipy import stats
 
 from mooring.mechanisms.rotation.anchors import make_anchor
 from mooring.mechanisms.rotation.kernel import add_noise, map_rows
-from mooring.protocol.crypto.derivation import SecretMap, Stream, derive
+from mooring.protocol.crypto.derivation import SecretMap, Stream, _normals, derive
 from mooring.protocol.crypto.keys import SealingKey, Secret, SigningKey
 from mooring.protocol.messages.study import Study
 from mooring.protocol.rotation.anchor import Anchor, Perturbation
@@ -133,6 +133,17 @@ def test_keys_depend_on_everything_they_are_derived_from():
         derive(secret(1), "purpose", {"a": 1, "b": "x", "c": None}),
     ]
     assert len({secret.reveal() for secret in (base, *others)}) == 7
+    with pytest.raises(ValueError, match="JSON"):  # NaN is not equal to itself
+        derive(secret(1), "purpose", {"scale": np.nan})
+
+
+def test_a_number_is_the_quantile_of_its_word_to_the_ends_of_both_tails():
+    """63 bits of magnitude, from half a step on, and a sign: 9.2 standard deviations at most."""
+    magnitudes = (0, 1, 2**40, 2**62)
+    words = np.array([2 * magnitude + sign for magnitude in magnitudes for sign in (0, 1)], dtype=np.uint64)
+    quantiles = [stats.norm.ppf((2 * magnitude + 1) / 2**65) for magnitude in magnitudes]
+    assert _normals(words) == pytest.approx([sign * x for x in quantiles for sign in (1, -1)], rel=1e-12)
+    assert round(_normals(words)[0], 1) == -9.2
 
 
 def test_normal_numbers_are_normal():
@@ -236,6 +247,8 @@ def test_orders_are_uniform():
 
 def test_long_orders_are_orders_and_leave_few_in_place():
     order = Stream(secret(15)).permutation(2**20 + 5)  # longer than the words drawn at once
+    words = np.concatenate([Stream(secret(15)).words(0, 2**20), Stream(secret(15)).words(1, 5)])
+    assert np.array_equal(order, np.argsort(words))
     assert np.array_equal(np.sort(order), np.arange(order.size))
     assert np.count_nonzero(order == np.arange(order.size)) < 12  # one on average
     assert abs(stats.spearmanr(order[:20_000], np.arange(20_000)).statistic) < 5 / np.sqrt(20_000)

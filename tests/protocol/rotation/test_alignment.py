@@ -16,12 +16,20 @@ import pytest
 from mooring import atomic_io
 from mooring.errors import InputError, RefusedError, StorageError
 from mooring.protocol.analyst.delivery import deliver
+from mooring.protocol.messages.signed_file import encode_header
 from mooring.protocol.rotation.analyst import alignment
 from mooring.protocol.rotation.analyst import collaboration_matrix as collaboration_file
-from mooring.protocol.rotation.analyst.alignment import align_bundles, choose_reference
-from mooring.protocol.rotation.analyst.alignment_state import decode_record, read_space, write_space
+from mooring.protocol.rotation.analyst.alignment import Backend, LocalAnchors, align_bundles, choose_reference
+from mooring.protocol.rotation.analyst.alignment_state import (
+    STATE_FILE,
+    _tensors,
+    decode_record,
+    read_space,
+    write_space,
+)
 from mooring.protocol.rotation.analyst.training import train
 from mooring.protocol.rotation.result import MAP_FILE
+from mooring.theory import transition_scale
 from tests.permissions import has_mode
 from tests.protocol.rotation.support import bundles_of, prepared, send, sent, sites_of, spread_of, with_garbage
 from tests.raising import raising
@@ -171,10 +179,12 @@ def test_the_first_participant_that_fits_as_most_do_is_the_reference() -> None:
     assert choose_reference([0.5, 0.9, 0.91, 0.92]) == 2
     assert choose_reference([1.0 - 1e-7, 1.0, 1.0]) == 0
     assert choose_reference([0.9, 1.0, 1.0]) == 1
+    assert [choose_reference([1.0 - off, 1.0, 1.0]) for off in (0.9e-6, 1.1e-6)] == [0, 1]  # float32 rounds by less
 
 
 @pytest.mark.parametrize(
-    ("low", "goes_on"), [([1, 1, 1, 0], False), ([1, 1, 0, 0], True), ([1, 0], False), ([1, 0, 0], True)]
+    ("low", "goes_on"),
+    [([1, 1, 1, 0], False), ([1, 1, 0, 0], True), ([1, 0], False), ([1, 0, 0], True), ([1, 1, 1, 0, 0], False)],
 )
 def test_where_more_than_half_do_not_fit_nobody_is_set_aside(low: list[int], goes_on: bool) -> None:
     class Solved(Exception):
@@ -281,3 +291,61 @@ def test_bundles_made_with_two_anchor_files_are_noted(tmp_path: Path) -> None:
         space = align_bundles(study, made, tmp_path / "work", mode="again", certify=False)
         notes.append("anchor file" in space.record.note)
     assert notes == [False, True]
+
+
+def test_anchors_are_solved_a_second_time_for_a_proof_only_where_everybody_fits(tmp_path: Path) -> None:
+    study, solved = numeric_study(p=3), list[bool]()
+    sent(study, tmp_path / "inbox", n=5)
+    bundles = bundles_of(study, tmp_path / "inbox")
+
+    class Counted(LocalAnchors):
+        def solve(self, bundles: Any, *, reference: int | None = None, certify: bool = False) -> Any:
+            solved.append(certify)
+            return super().solve(bundles, reference=reference, certify=certify)
+
+    for certify, calls in ((False, [False]), (True, [False, True])):
+        solved.clear()
+        align_bundles(study, bundles, tmp_path / "work", certify=certify, backend=Backend(Counted()))
+        assert solved == calls
+
+
+def test_an_upload_without_full_rank_is_set_aside_unmeasured_and_comes_no_more_in_late(tmp_path: Path) -> None:
+    study, work = numeric_study(), tmp_path / "work"
+    sent(study, tmp_path / "inbox", n=5)
+    first, *others = bundles_of(study, tmp_path / "inbox")
+    for mode in ("first", "late"):
+        record = align_bundles(
+            study, [replace(first, has_full_rank=False), *others], work, mode=mode, certify=False
+        ).record
+        (aside,) = record.set_aside
+        assert (aside.name, aside.flagged, aside.late) == ("site-0", True, mode == "late")
+        assert (aside.fit == 0, record.newcomers) == ((True, None) if mode == "first" else (False, ()))
+
+
+@pytest.mark.parametrize(("share", "is_known"), [(1 - 1e-9, True), (1.0, False)])
+def test_fits_tell_nothing_from_the_transition_on(share: float, is_known: bool) -> None:
+    study, template = numeric_study(v=share * transition_scale(4, 6, 24)), np.eye(24, 6)
+    fits: Any = SimpleNamespace(values=np.ones(4), find_low=lambda values, spread: [False] * len(values))
+    assert alignment._find_low(study, fits, template, [0.5]) == ([False] if is_known else None)
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "reason"), [(-1, "too large"), (0, "length"), (2**28, "length"), (2**28 + 1, "too large")]
+)
+def test_the_record_in_an_alignment_has_up_to_256_mb(n_bytes: int, reason: str, tmp_path: Path) -> None:
+    study = numeric_study(p=2)
+    metadata = {"study": study.digest, "participants": "2", "record": str(n_bytes)}
+    header = encode_header(_tensors(2, *study.mechanism.anchor_shape, max(n_bytes, 0)), metadata)
+    (tmp_path / STATE_FILE).write_bytes(header)
+    with raising(RefusedError, "the alignment", reason=reason):
+        read_space(tmp_path, study)
+
+
+def test_an_alignment_of_others_than_the_studys_participants_is_refused(tmp_path: Path) -> None:
+    study = numeric_study(p=3)
+    work, _ = prepared(study, tmp_path, n=5)
+    space = read_space(work, study)
+    first, *rest = space.record.participants
+    write_space(work, replace(space, record=replace(space.record, participants=(replace(first, name="x"), *rest))))
+    with raising(RefusedError, "the alignment", reason="others than"):
+        read_space(work, study)

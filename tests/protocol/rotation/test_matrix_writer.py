@@ -76,7 +76,7 @@ class AwayBundle(RowBundle):
 def test_a_large_participant_is_split_into_tasks_unless_its_bundle_must_be_fetched(
     n_rows: int, most_tasks: int, ranges: list[tuple[int, int]], tmp_path: Path
 ) -> None:
-    study = numeric_study(p=2)
+    study = numeric_study(p=3)
     sent(study, tmp_path / "inbox", n=5)
     bundles = bundles_of(study, tmp_path / "inbox")
     space = align_bundles(study, bundles, tmp_path / "work", certify=False)
@@ -88,6 +88,11 @@ def test_a_large_participant_is_split_into_tasks_unless_its_bundle_must_be_fetch
         assert counts == {"site-1": ranges[-1][1]}
         assert {each.name for each in tasks} == {"site-1"}
         assert tasks[0].space.map_digest(0) == space.map_digest(1)
+        sent_along = tasks[0].space
+        assert [len(part) for part in (sent_along.orthogonals, sent_along.means, sent_along.template)] == [1, 1, 0]
+        assert tasks[0].bundle.anchor_representation.size == 0  # to another machine, if need be
+    (whole,) = MatrixWriter()._tasks(tmp_path, space, {"site-1": large}, 1, {})
+    assert (whole.first, whole.last) == (0, ranges[-1][1])  # in one process nobody reads a bundle twice
 
 
 def test_parts_of_an_earlier_run_are_kept_and_progress_counts_rows(tmp_path: Path) -> None:

@@ -92,6 +92,8 @@ def test_a_fit_is_one_without_noise_and_garbage_is_far_below() -> None:
     assert 0.2 < fits.garbage < 0.6
     assert fits.find_low([1.0, fits.garbage], 0.0) == [False, True]
     assert measure_fit(anchor, 0 * anchor) == 0.0
+    rng = np.random.default_rng(6)
+    assert max(measure_fit(anchor, anchor) for anchor in (make_anchor(12, 3, rng=rng) for _ in range(100))) == 1.0
 
 
 def _flagged(study: Study, sites: Sequence[Site]) -> list[int]:
@@ -182,6 +184,28 @@ def test_how_well_labels_go_with_rows_is_as_on_record() -> None:
     check_record(RECORD, "agreement", [*measured, _measure(targets, 0 * predicted), _measure(0 * targets, predicted)])
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("n", [4, 30])
+def test_labels_that_agree_in_full_have_a_correlation_of_0_999_with_fishers_interval(n: int, sign: int) -> None:
+    """Of 99 %, in which four rows count as one."""
+    targets = np.arange(float(n))[:, None]
+    ends = np.arctanh(sign * 0.999) + 2.58 / np.sqrt(n - 3) * np.array([-1, 0, 1])
+    assert _measure(targets, sign * targets)[0] == pytest.approx(np.tanh(ends))
+
+
+def test_those_in_doubt_are_left_out_of_what_the_others_are_compared_with_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, trusted_before = iter([[1], [1, 2], [3]]), []
+
+    def doubt(rows_of: Any, labels: np.ndarray, trusted: np.ndarray, seed: int) -> np.ndarray:
+        trusted_before.append(np.flatnonzero(trusted).tolist())
+        return np.isin(np.arange(7), next(answers))
+
+    monkeypatch.setattr(outliers, "_doubt", doubt)
+    owners = np.repeat(np.arange(7), 2)
+    assert find_disagreeing(np.zeros((14, 1)), owners % 2, owners, kind="classes", seed=0).tolist() == [1, 2]
+    assert trusted_before == [[0, 1, 2, 3, 4, 5, 6], [0, 2, 3, 4, 5, 6]]
+
+
 @pytest.mark.parametrize(("kind", "n_last"), [("classes", 20), ("number", 16)])
 def test_labels_are_doubted_from_a_share_of_wrong_ones_on(kind: str, n_last: int) -> None:
     rng = np.random.default_rng(2)
@@ -231,6 +255,11 @@ def test_a_loss_of_four_points_of_auc_or_five_of_accuracy_is_harm(score: str, lo
     included[: round(2 * loss * n)] = (0.05, -5.0) if score == "AUC" else (0.5, 0.51)
     without[n:, 1] = included[n:, 1] = 0.95
     assert influence_of(targets, without, included) == pytest.approx(loss * is_harm, rel=1e-3)
+
+
+def test_others_of_one_class_each_have_no_score_to_lose() -> None:
+    targets = np.eye(2)[np.arange(40) % 2]  # each of the two others has the rows of one class
+    assert influence_of(targets, targets, 1 - targets) == 0.0
 
 
 # What a participant does to the others: scores by row, losses, and who is left out because of them.
@@ -310,6 +339,7 @@ def test_of_many_participants_those_with_many_rows_are_examined(sizes: list[int]
         ("number", (0.8, 0.61), 0.3),  # R², of which the other learner needs three quarters to be considered
         ("number", (0.8, 0.59), 0.0),
         ("number", (0.0, -0.5), 0.0),  # no learner predicts anything
+        ("number", (0.0, 0.0), 0.0),
         ("classes", (0.9, 0.81), 0.3),  # 0.4 and 0.31 above chance
         ("classes", (0.9, 0.79), 0.0),
         ("classes", (0.5, 0.4), 0.0),

@@ -11,6 +11,7 @@ import pytest
 from mooring.errors import RefusedError, StorageError
 from mooring.mechanisms.rotation.projection import public_svd_projection
 from mooring.protocol.messages.study import Study
+from mooring.protocol.rotation.draft import draft_rotation
 from mooring.protocol.rotation.scheme import study_projection
 from mooring.tables.schema import Column, Label
 from tests.study_settings import change, make_study
@@ -32,6 +33,14 @@ def test_the_projection_follows_from_the_study() -> None:
     assert np.array_equal(study_projection(gaussian).matrix, study_projection(gaussian).matrix)
     other = replace(gaussian, nonce="1" * 32)
     assert not np.array_equal(study_projection(gaussian).matrix, study_projection(other).matrix)
+
+
+@pytest.mark.parametrize(("width", "n_components"), [(0, 1), (1, 1), (7, 7), (30, 30), (31, 30)])
+def test_a_draft_projects_on_as_many_components_as_there_are_numbers_up_to_thirty(
+    width: int, n_components: int
+) -> None:
+    drafted = draft_rotation({"projection": "gaussian"}, width)
+    assert drafted.entries["n_components"] == n_components
 
 
 def test_a_public_projection_is_the_file_that_the_study_names(tmp_path: Path) -> None:

@@ -191,6 +191,18 @@ def test_numbers_of_a_model_are_the_learners_to_a_millionth_of_their_range(
             convert_model(numeric_study(kind="number"), fitted, data, 0)
 
 
+@pytest.mark.parametrize(("n", "n_compared"), [(4999, 4999), (5001, 5000)])
+def test_a_model_is_compared_with_its_learner_on_up_to_5000_rows(n: int, n_compared: int) -> None:
+    compared = list[int]()
+    model = SimpleNamespace(predict=lambda rows: np.zeros(len(rows)))
+    fitted: Any = SimpleNamespace(
+        kind="number", predict=lambda rows: compared.append(len(rows)) or np.zeros(len(rows)), to_model=lambda _: model
+    )
+    data = LabelledRows(np.zeros(n, dtype=np.int64), np.zeros((n, 1)), np.zeros(n))
+    assert convert_model(numeric_study(kind="number"), fitted, data, 0) is model
+    assert compared == [n_compared]
+
+
 def test_a_learner_of_ones_own_is_trained_and_named(tmp_path: Path) -> None:
     study = numeric_study()
     learner = replace(LEARNERS["forest"], name="shallow", make=lambda kind, *, shape, seed: RandomForestClassifier(5))

@@ -16,7 +16,13 @@ from mooring.errors import RefusedError, StorageError
 from mooring.protocol.crypto.derivation import Stream
 from mooring.protocol.crypto.keys import Secret
 from mooring.protocol.rotation.bundle import verify_bundle
-from mooring.protocol.storage.fingerprints import Fingerprinter, RowSummary, find_known_rows, summarise_rows
+from mooring.protocol.storage.fingerprints import (
+    Fingerprinter,
+    RowSummary,
+    find_known_rows,
+    shrink_indices,
+    summarise_rows,
+)
 from mooring.protocol.storage.ledger import Ledger, Spending, _entry
 from mooring.tables.mapping import ColumnMapping, MappedTable, TableMapping
 from mooring.tables.schema import Column, Label
@@ -332,6 +338,12 @@ def test_rows_are_known_again_wherever_they_stand_and_equal_ones_once():
     assert find_known_rows(earlier, prints).tolist() == [True, True, True]
 
 
+@pytest.mark.parametrize(("n_rows", "dtype"), [(2**32 - 1, np.uint32), (2**32, np.uint64)])
+def test_indices_have_half_the_memory_below_two_to_the_32_rows(n_rows, dtype):
+    shrunk = shrink_indices(np.arange(3), n_rows)
+    assert (shrunk.dtype, shrunk.tolist()) == (dtype, [0, 1, 2])
+
+
 def test_fingerprints_and_tags_of_columns_are_those_that_kept_ledgers_hold():
     """Another value would let rows that were shared before pass for new ones."""
     prints = Fingerprinter(Secret(bytes(32)), ["a", "b"])
@@ -395,6 +407,24 @@ def test_a_little_of_each_of_many_earlier_uploads_is_much(folder):
     with raising(RefusedError, "a second upload", reason="10 of these rows") as caught:
         ledger.record_intent("a" * 64, "later", rows)
     assert "several studies" in caught.value.reason
+
+
+@pytest.mark.parametrize(("n_rows", "refused"), [(200, False), (199, True)])
+def test_of_all_earlier_uploads_together_one_percent_may_be_shared_again(folder, n_rows, refused):
+    """One row of each of two uploads."""
+    ledger = Ledger(folder)
+    for k in range(2):
+        ledger.record_intent(f"{k}" * 64, f"study {k}", seen(range(300 * k, 300 * k + 300)))
+        ledger.record_bundle(f"{k}" * 64, "f" * 64)
+    values = np.random.default_rng(0).normal(size=(2000, 3))[[0, 300, *range(600, 598 + n_rows)]]
+    prints = Fingerprinter(Secret(bytes(32)), ["c0", "c1", "c2"])
+    prints.add(values)
+    rows = summarise_rows(Secret(bytes(32)), prints.take(), prints.column_tags())[0]
+    if refused:
+        with raising(RefusedError, "a second upload", reason="several studies"):
+            ledger.record_intent("a" * 64, "later", rows)
+    else:
+        assert ledger.record_intent("a" * 64, "later", rows).n_rows == n_rows
 
 
 def test_the_same_rows_with_another_label_or_under_other_names_are_the_same_rows(small_study):

@@ -145,9 +145,10 @@ def test_a_damaged_identity_is_refused_and_left_as_it_is(folder):
 
 def test_an_identity_of_unbelievable_size_is_not_read(folder):
     Vault.create(folder / "vault")
-    os.truncate(folder / "vault" / "identity.json", 2**33)
-    with pytest.raises(RefusedError):
-        Vault.open(folder / "vault")
+    for n_bytes, reason in ((2**20, "damaged"), (2**20 + 1, "larger"), (2**33, "larger")):
+        os.truncate(folder / "vault" / "identity.json", n_bytes)
+        with raising(RefusedError, "the vault", reason=reason):
+            Vault.open(folder / "vault")
 
 
 def test_a_folder_without_a_vault_is_a_clear_error(folder):

@@ -1,5 +1,6 @@
 """A study is forecast from its declaration, the expected rows and its noise; rows of a participant decide nothing."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +11,21 @@ import pytest
 
 from mooring.audit import simulate_general_total
 from mooring.errors import InputError
+from mooring.mechanisms.sums.answers.forecast import find_most_columns, forecast_answers
 from mooring.mechanisms.sums.features.columns import RowFeatures, TableFeatures
 from mooring.mechanisms.sums.guarantee import calibrate_sums
-from mooring.mechanisms.sums.model_forecast import ModelCase, _invent_rows, _sum_rows
+from mooring.mechanisms.sums.model_forecast import (
+    OWN_ROWS,
+    ModelCase,
+    ModelForecast,
+    ModelOutlook,
+    _invent_rows,
+    _sum_rows,
+)
 from mooring.mechanisms.sums.settings import SumSettings, make_features, make_layout
 from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.role import Participant
-from mooring.protocol.sums.forecast import _expect_privacy, _find_noise, forecast_sums
+from mooring.protocol.sums.forecast import _expect_privacy, _find_noise, _state_model, forecast_sums
 from mooring.protocol.sums.participant.inspection import conclude
 from mooring.protocol.sums.scheme import sum_settings
 from mooring.tables.encoder import EncodedRows
@@ -105,11 +114,79 @@ def test_answers_are_forecast_with_what_would_do_where_they_are_refused() -> Non
     assert line[1].split()[3] in refused.words
 
 
+def test_answers_are_forecast_of_the_studys_noise_and_of_the_rows_that_are_kept() -> None:
+    study = draft(HOSPITAL[:3], TWO, questions=("tables", "regression"), kept_share=0.25, epsilon=0.5)
+    layout: Any = make_layout(sum_settings(study), study.schema, make_features(sum_settings(study), study.schema, ()))
+    variance = _find_noise(study, layout, 5)[0] ** 2
+    for n_rows in (2_000, 80_000):
+        forecast = forecast_sums(study, n_rows=n_rows)
+        assert forecast is not None
+        expected = forecast_answers(layout.workload, variance, n_rows // 4)
+        assert [list(line) for line in forecast.tables["Answers"]] == [list(line) for line in expected.list_table()]
+        for outlook in forecast.outlooks:
+            most = find_most_columns(layout.workload, variance, n_rows // 4, outlook.question)
+            assert (f"at most {most} columns" in outlook.words) == (not outlook.is_useful and most > 0)
+
+
+def test_answers_of_everybodys_rows_are_forecast_as_if_there_were_more_rows_like_ones_own() -> None:
+    study = draft(HOSPITAL[:3], TWO, questions=("tables",))
+    rows = np.random.default_rng(0).uniform(-1, 1, (100, 3))
+    tables = []
+    for copies in (1, 10):
+        many = np.tile(rows, (copies, 1))
+        forecast = forecast_sums(study, n_rows=1000, encoded=EncodedRows(many, np.arange(len(many)) % 2, many, 1))
+        assert forecast is not None
+        assert forecast.n_rows == 1000
+        tables.append(forecast.tables["Answers"])
+    assert tables[0] == tables[1] != forecast_sums(study, n_rows=1000).tables["Answers"]  # type: ignore[union-attr]
+    nobody = EncodedRows(rows[:0], np.zeros(0, dtype=np.int64), rows[:0], 1)
+    of_nobody = forecast_sums(study, n_rows=1000, encoded=nobody)
+    assert of_nobody is not None
+    assert of_nobody.tables["Answers"] == forecast_sums(study, n_rows=1000).tables["Answers"]  # type: ignore[union-attr]
+    unlabelled = EncodedRows(rows, None, rows, 1)
+    of_no_labels = forecast_sums(draft(HOSPITAL[:3], TWO), n_rows=1000, encoded=unlabelled)
+    assert of_no_labels is None
+
+
+def test_a_model_of_an_eighth_of_the_rows_is_forecast_as_one_of_so_many_rows() -> None:
+    kept = forecast_sums(draft(HOSPITAL[:3], TWO, epsilon=None, kept_share=0.125), n_rows=4000)
+    fewer = forecast_sums(draft(HOSPITAL[:3], TWO, epsilon=None), n_rows=500)
+    assert kept is not None
+    assert fewer is not None
+    assert kept.tables["Model"] == fewer.tables["Model"]
+
+
+GOOD, POOR = (0.9, 0.6), (0.5, 0.4)  # what a model of all rows scores, and one of a participant's rows
+
+
+@pytest.mark.parametrize(
+    ("scores", "useful", "n_unless"),
+    [((GOOD, GOOD, GOOD), True, 0), ((POOR, GOOD, POOR), True, 2), ((POOR, POOR, GOOD), False, 1)],
+)
+def test_the_moderate_case_is_stated_with_those_of_the_others_that_differ(
+    scores: tuple[tuple[float, float], ...], useful: bool, n_unless: int
+) -> None:
+    relations = zip(("weak", "moderate", "strong"), scores, strict=True)
+    lines = tuple(ModelOutlook(relation, *pair, 0.01, 0.5, (0.05, 0.03)) for relation, pair in relations)
+    stated = _state_model(draft(HOSPITAL[:3], TWO), ModelForecast("AUC", lines))
+    assert (stated.is_useful, stated.words.count("if they tell")) == (useful, n_unless)
+    assert {float(number) for number in re.findall(r"0\.\d+", stated.words)} == {*scores[1], 0.5}
+
+
+@pytest.mark.parametrize(("pair", "useful"), [(GOOD, True), (POOR, False)])
+def test_a_model_of_rows_like_ones_own_is_stated_with_its_scores(pair: tuple[float, float], useful: bool) -> None:
+    line = ModelOutlook(OWN_ROWS, *pair, 0.01, 0.5, (0.05, 0.03))
+    stated = _state_model(draft(HOSPITAL[:3], TWO), ModelForecast("AUC", (line,)))
+    assert stated.is_useful == useful
+    assert {float(number) for number in re.findall(r"0\.\d+", stated.words)} == {*pair, 0.5}
+
+
 def test_nothing_is_forecast_without_a_number_of_rows_and_fewer_participants_than_colluders_are_refused() -> None:
     assert forecast_sums(draft()) is None
-    with pytest.raises(InputError) as caught:
-        forecast_sums(draft(n_colluders=5), n_rows=1000, n_participants=3)
-    assert caught.value.what == "participants"
+    for n_participants in (3, 5):
+        with pytest.raises(InputError) as caught:
+            forecast_sums(draft(n_colluders=5), n_rows=1000, n_participants=n_participants)
+        assert caught.value.what == "participants"
 
 
 def test_pictures_have_no_forecast() -> None:

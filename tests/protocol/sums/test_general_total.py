@@ -190,6 +190,8 @@ def test_the_table_of_sums_lists_every_number_once(questions: tuple[str, ...], t
     numbers = {line[0]: int(line[1].replace(",", "")) for line in lines}
     everything = numbers.pop("all", sum(numbers.values()))
     assert headings[1] == "numbers"
+    # seven contrasts of eight nodes and a square, twice, two of three classes, and products of contrasts; or S and T
+    assert list(numbers.values()) == ([1, 8, 8, 2, 7 * 7 + 2 * 7 * 2] if questions == QUESTIONS else [6, 9])
     assert everything == sum(numbers.values()) == sum_scheme(given.study).layout.size
     squared = {line[0].partition(":")[0] for line in lines if "squares" in line[0]}
     declared = {column.name for column in given.study.schema.columns if column.kind == "number"}

@@ -3,14 +3,19 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import fsspec
 import pytest
 
 from mooring.errors import RefusedError, StorageError
+from mooring.protocol.results import StepResult
+from mooring.protocol.sums import steps
 from mooring.protocol.sums.analyst.total import open_total
 from mooring.protocol.sums.answers import read_receipt, write_closing_list
 from mooring.protocol.sums.combiner.watch import Watch, watch_boxes
+from mooring.protocol.workspace import Workspace
+from mooring.report.step_pages import StepPages
 from tests import commands
 from tests.protocol.sums.support import make_sum_study
 from tests.protocol.sums.test_secure_sums import list_entries, resign
@@ -103,3 +108,50 @@ def test_the_command_waits_in_a_folder(folder: Path) -> None:
     assert (given.inbox / "p1.share").read_bytes() == given.combine(1, name="again").read_bytes()
     commands.run(*combine, "--every", 1, code=2, what="--every")
     commands.run(*combine, "--watch", "--output", folder / "x", code=2, what="--output")
+
+
+def test_a_combiner_looks_every_minute_where_the_bundles_are_unless_it_is_told_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, workspace = list[Watch](), SimpleNamespace(vault=None, study=None, root=tmp_path, show=str)
+
+    def watch_once(vault: object, study: object, watch: Watch, *, tell: object) -> StepResult:
+        seen.append(watch)
+        return StepResult("p0.share", "digest", ())
+
+    monkeypatch.setattr("mooring.protocol.sums.combiner.watch.watch_boxes", watch_once)
+    steps.watch(workspace, bundles="a")  # type: ignore[arg-type]
+    steps.watch(workspace, bundles="a", lists="b", to="c", seconds=5.0)  # type: ignore[arg-type]
+    assert seen == [Watch("a", "a", "a", tmp_path, 60.0), Watch("a", "b", "c", tmp_path, 5.0)]
+    assert seen[0] == Watch("a", "a", "a", tmp_path)
+
+
+def test_who_tested_and_whose_bundle_is_listed_and_there_follows_from_the_files(folder: Path) -> None:
+    given = make_sum_study(folder, p=3, epsilon=None, least_rows=50)
+    workspace = Workspace.at(folder, StepPages())
+    shutil.copytree(given.vaults[0].folder, workspace.vault_folder)
+    given.study.write(workspace.study_file)
+    assert (steps.list_combiners(workspace), steps.count_enough_combiners(workspace)) == (("p0", "p1", "p2"), 3)
+    bundle = given.share(0, data=given.table(0, 50))
+    shutil.copy(given.check_boxes(0), folder)
+    assert (steps.list_receipts(workspace), steps._has_tested(workspace)) == (["p0"], True)
+    for i in (1, 2):
+        given.share(i, data=given.table(i, 50))
+    assert (steps.list_receipts(workspace), steps._has_tested(workspace)) == (
+        [],
+        False,
+    )  # of the bundles that came since
+    for i in range(3):
+        shutil.copy(given.check_boxes(i), folder)
+    assert (steps.list_receipts(workspace), steps._has_tested(workspace)) == (["p0", "p1", "p2"], True)
+    assert (steps.list_listed(workspace), steps.list_arrived(workspace)) == ([], [])
+    given.close()
+    shutil.copy(given.work / "closing.list", folder)
+    assert steps.list_listed(workspace) == steps.list_arrived(workspace) == ["p0", "p1", "p2"]
+    bundle.unlink()
+    assert (steps.list_listed(workspace), steps.list_arrived(workspace)) == (["p0", "p1", "p2"], ["p1", "p2"])
+    (folder / "closing.list").write_bytes(b"damaged")
+    (folder / "p0.receipt").write_bytes(b"damaged")
+    assert (steps.list_listed(workspace), steps._has_tested(workspace)) == ([], False)
+    (folder / "p0.share").write_bytes(b"answered")
+    assert steps._has_tested(workspace)

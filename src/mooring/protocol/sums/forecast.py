@@ -77,17 +77,18 @@ def _forecast(study: Study, n_rows: int, n_participants: int, encoded: EncodedRo
         outlooks.append(_state_model(study, model))
         tables["Model"] = model.list_table()
     if isinstance(layout, PairwiseLayout):
-        answers = _forecast_answers(layout.workload, noise[0] ** 2, n_added, encoded)
-        outlooks += [_state_answer(layout, noise[0] ** 2, answers, question) for question in settings.questions]
+        variance = noise[0] ** 2
+        answers = _forecast_answers(layout.workload, variance, n_added, encoded)
+        stated = (_state_answer(layout, variance, answers, question) for question in settings.questions)
+        outlooks += [outlook for outlook in stated if outlook is not None]
         tables["Answers"] = answers.list_table()
     if not tables:
         return None
     assumed = () if encoded is not None else (*((_ASSUMED_LABEL,) if "Model" in tables else ()), ASSUMED)
-    known = tuple(outlook for outlook in outlooks if outlook.words)
     kept = {title: tuple(tuple(line) for line in table) for title, table in tables.items()}
     if not (n_participants or study.participants):
         assumed = (f"Nobody has joined yet, and {p} participants are assumed.", *assumed)
-    return StudyForecast(n_rows, p, known, kept, assumed, encoded is not None)
+    return StudyForecast(n_rows, p, tuple(outlooks), kept, assumed, encoded is not None)
 
 
 @lru_cache(maxsize=16)  # pages and questions state it again and again, and rows are invented for it
@@ -176,12 +177,11 @@ def _compare(line: ModelOutlook) -> str:
     return {"weak": "little", "strong": "much"}[line.relation]
 
 
-def _state_answer(layout: PairwiseLayout, variance: float, answers: AnswerForecast, question: str) -> Outlook:
-    """Return a sentence on the first line of a question, which is empty if the question has no line."""
-    lines = [line for line in answers.lines if line.question == question]
-    if not lines:
-        return Outlook(question, True, "")
-    first = lines[0]
+def _state_answer(layout: PairwiseLayout, variance: float, answers: AnswerForecast, question: str) -> Outlook | None:
+    """Return a sentence on the first line of a question; None if the question has no line."""
+    first = next((line for line in answers.lines if line.question == question), None)
+    if first is None:
+        return None
     if not first.is_refused:
         words = f"{_NAMES[question]} will likely be given ({first.answer}: 95 % interval {first})"
         return Outlook(question, True, words)

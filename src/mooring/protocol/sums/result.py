@@ -83,8 +83,6 @@ def specify_sum_model(study: Study, outcome: str = "") -> ModelSpec:
     except InputError:
         raise refuse_model("the study's total does not predict its outcome") from None
     label, features = schema.label, study_features(study)
-    if label.kind == "none":
-        raise refuse_model("the study has no label to predict")
     if isinstance(features, LevelFeatures):
         features = LevelFeatures(features.workload, schema)
     bounds = None if label.classes else (label.low, label.high)

@@ -137,6 +137,7 @@ def align_bundles(
     if mode == "first":
         _require_not_delivered(folder)
     anchors = backend.anchors
+    can_prove = certify and anchors.can_certify
     usable = [bundle for bundle in bundles if bundle.has_full_rank]
     if len(usable) < 2:
         got, cure = f"{len(usable)} that can be aligned", "Alignment brings uploads together; wait for a second one."
@@ -146,10 +147,10 @@ def align_bundles(
     left, note = _set_outliers_aside(study, usable, solved, anchors)
     if rotation_of(study).described.alignment == "reference":
         solved = anchors.solve(left, reference=choose_reference([fits[bundle.member.name] for bundle in left]))
-    elif (certify and anchors.can_certify) or len(left) < len(usable):
-        solved = anchors.solve(left, certify=certify and anchors.can_certify)
+    elif can_prove or len(left) < len(usable):
+        solved = anchors.solve(left, certify=can_prove)
     aside = _leave_out(bundles, left)
-    note = _join_notes(note, _note_anchor_files(left), "" if anchors.can_certify or not certify else _NOT_CERTIFIED)
+    note = _join_notes(note, _note_anchor_files(left), "" if can_prove or not certify else _NOT_CERTIFIED)
     entries = [_entry(bundle, fits[bundle.member.name]) for bundle in left]
     flagged = [replace(_entry(bundle, fits.get(bundle.member.name, 0.0)), flagged=True) for bundle in aside]
     record = AlignmentRecord.of(rotation_of(study), solved.alignment, entries, flagged, note=note, command=command)

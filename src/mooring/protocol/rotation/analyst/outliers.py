@@ -247,7 +247,7 @@ class _Influence:
     def list_examined(self) -> list[int]:
         """Return the participants that can do much harm: all of them, or those with many rows if there are many."""
         places, counts = np.unique(self._owners, return_counts=True)
-        large = counts * _MOST_EXAMINED >= (counts.sum() if places.size > _MOST_EXAMINED else 0)
+        large = (counts * _MOST_EXAMINED >= counts.sum()) | (places.size <= _MOST_EXAMINED)
         return [int(place) for place in places[large]]
 
     def measure_loss(self, place: int) -> float:
@@ -308,7 +308,7 @@ def _score_rows(targets: Matrix, predicted: Matrix) -> tuple[Matrix, Matrix]:
     for column, score in zip(targets.T.astype(bool), predicted.T, strict=True):
         rest = np.sort(score[~column])
         below = np.searchsorted(rest, score[column], "left") + np.searchsorted(rest, score[column], "right")
-        ranks[column] = below / max(1, 2 * rest.size)
+        ranks[column] = below / (2 * rest.size)
     right = predicted.argmax(axis=1) == targets.argmax(axis=1)
     return np.stack([ranks, right.astype(np.float64)]), members
 
