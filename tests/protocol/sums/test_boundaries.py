@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from mooring.audit import AuditDescription, AuditResult, PointResult, References, SumPoint
+from mooring.audit.results.decision import Finding
 from mooring.errors import InputError, RefusedError
 from mooring.mechanisms.sums.prime_field import LARGEST, PRIME, encode_signed
 from mooring.mechanisms.sums.sums import PersonCounts
 from mooring.protocol.exchange_types import GatherOptions, TrainOptions
+from mooring.protocol.participant.role import Participant
 from mooring.protocol.registry import exchange_of
 from mooring.protocol.storage.vault import Floors
 from mooring.protocol.sums import exchange, features
@@ -312,3 +314,13 @@ def test_features_that_are_fitted_anew_lose_the_digest_of_the_old_ones(folder: P
     prepare = exchange_of(make_sum_study(folder, 2).study).prepare_public_file
     assert prepare(entries, None) == {"features": "pictures", "n_features": 12}
     assert prepare(entries, 5) == {"features": "pictures", "n_features": 5}
+
+
+def test_without_noise_a_limit_on_what_attacks_may_find_is_weighed_by_the_attack_on_ones_own_rows(folder: Path) -> None:
+    given = study_without_noise(folder, upload_limits=("membership at most 5 %",))
+    inspection = Participant(given.study, given.vaults[0]).check(given.table(0, 200))
+    assert inspection.self_attack is not None
+    assert inspection.decision is not None
+    assert inspection.decision.answer == "do not share"
+    (finding,) = (reason for reason in inspection.decision.reasons if isinstance(reason, Finding))
+    assert finding.limit == 0.05 < finding.value

@@ -331,6 +331,9 @@ def test_the_declaration_decides_and_a_participants_own_rows_do_not(tmp_path: Pa
         decided = conclude(given.study, replace(inspection, forecast=advised, own_forecast=forecast)).decision
         assert decided is not None
         assert decided.answer == "share"
+    assert inspection.self_attack is not None
+    without_attack = conclude(given.study, replace(inspection, self_attack=None))
+    assert without_attack.decision == inspection.decision
 
 
 def test_a_forecast_is_kept_with_the_check_and_read_back(tmp_path: Path) -> None:

@@ -126,6 +126,7 @@ def test_answers_say_where_ranges_from_rows_leave_no_guarantee(confirmed: str, t
     open_after(replace(given, study=study))
     total = exchange_of(study).open_total(study, given.work, given.inbox)
     assert bool(describe(total).source.caveat) == (not confirmed)
+    assert train_sums(study, given.work, given.inbox).is_guaranteed == bool(confirmed)
 
 
 def test_a_total_for_one_model_answers_nothing_else(tmp_path: Path) -> None:
