@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from typer.main import get_command
 
 from mooring import InputError, RigidMap, make_anchor
@@ -27,7 +27,14 @@ from tests.raising import raising
 _MEMORY, _ENOUGH = Path("/dev/shm"), 4 * 2**30  # of a run, less than one is there at a time
 if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ENOUGH:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))  # of tmp_path: a disk waits for every file written
-settings.register_profile("mooring", derandomize=True, database=None, deadline=None, max_examples=20)
+settings.register_profile(
+    "mooring",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=20,
+    suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no fault of a test
+)
 settings.load_profile("mooring")
 
 
