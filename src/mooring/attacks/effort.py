@@ -71,12 +71,12 @@ class Effort:
     refine_rows: int = 1000
     """Maximum number of rows of participants whose maps are refined together for declared columns."""
     refine_again: int = 3
-    """How often rows are read again with the map of all other rows, at most."""
+    """Maximum number of times that each row is read again, with a map found from all other rows."""
     refine_again_rounds: int = 6
     """Rounds after each time."""
     refine_shares: tuple[float, ...] = (50,)
-    """`known_shares` in the rounds without declared columns; classes with fewer known rows than twice this number have
-    kernels around them."""
+    """What replaces `known_shares` in the rounds without declared columns. A class with fewer known rows than twice this
+    number of neighbours has a kernel around each known row instead."""
     refine_centres: int = 600
     """`kernel_centres` in these rounds."""
 

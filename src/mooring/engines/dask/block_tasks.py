@@ -165,7 +165,7 @@ def training_blocks(study: Study, piece: Piece) -> Iterator[tuple[Matrix, npt.ND
 def blocks_of(
     study: Study, piece: Piece, rows_at_once: int = _ROWS_AT_ONCE
 ) -> Iterator[tuple[Matrix, npt.NDArray[Any]]]:
-    """Yield the rows and labels of a part in blocks of this size, whatever the size of its row groups."""
+    """Yield the rows and labels of a part in blocks of at most this many rows, whatever the size of its row groups."""
     waiting: list[tuple[npt.NDArray[np.float32], npt.NDArray[Any]]] = []
     for table in read_row_groups(piece.path):
         _, rows, labels = decode_block(table, study)

@@ -2,7 +2,8 @@
 
 Only signed files of mooring are sent, so that a vault or a table given by mistake does not leave. Every attempt sends the
 whole file, so that the same bytes arrive however often the connection breaks. The file is opened once: the bytes that were
-checked are the bytes that are sent, even if the file is replaced meanwhile. Existing files of others are not overwritten.
+checked are the bytes that are sent, even if the file is replaced meanwhile. A different file that is already there is
+replaced only with `overwrite`, or where the receiver does not tell what it holds, as at a presigned address.
 """
 
 from __future__ import annotations
@@ -354,7 +355,7 @@ def _is_stored(system: Any, target: str, parcel: Parcel) -> bool:
     except Exception as problem:
         if is_absent(problem):  # removed meanwhile
             return False
-        if there == parcel.size and not MD5.fullmatch(tag):  # it cannot be read, so the listing decides
+        if there == parcel.size and not MD5.fullmatch(tag):  # the store does not tell whether it differs
             return False
         raise _refuse_overwrite() from None
     if not same:

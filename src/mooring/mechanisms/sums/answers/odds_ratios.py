@@ -141,7 +141,7 @@ def estimate_odds_ratios(total: PairwiseTotal, formula: str) -> OddsRatios:
     solution = _solve(equations, z)
     beta, spreads = solution.coefficients, [solution.find_spread(equations, k) for k in range(equations.n_terms)]
     errors = np.sqrt([spread.constant for spread in spreads])
-    if errors[1:].max() > _PRIOR_SCALE:  # which only the noise can do
+    if errors[1:].max() > _PRIOR_SCALE:  # only noise makes errors larger than the prior's
         raise refuse_regression(equations)
     bias = _measure_bias(mixture, design, equations.n_rows) / errors
     worst = int(np.argmax(np.abs(bias[1:]))) + 1
