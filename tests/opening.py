@@ -6,7 +6,7 @@ from functools import cache
 
 _PRIME = 31
 _BITS, _LARGEST = 32, 2**32 - 1
-"""Of each entry of a row, which is one integer, so that a multiple of a row is added to another in one operation."""
+"""Number of bits of an entry and its largest value. A row is one integer, so that rows are added in one operation."""
 
 
 def what_opens(

@@ -49,7 +49,7 @@ def test_a_batch_equals_its_problems_one_at_a_time(solver: str, batch: np.ndarra
 def test_a_batch_is_solved_in_parts_of_a_gigabyte(
     n_rows: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 2²⁷ numbers of eight bytes, and of one problem at least."""
+    """A part has at most 2²⁷ numbers of eight bytes, and at least one problem."""
     parts: list[tuple[int, ...]] = []
     monkeypatch.setattr(solve, "make_batch", lambda uploads: parts.append(uploads.shape))
     monkeypatch.setattr(solve, "_solved", lambda problem, **options: ())

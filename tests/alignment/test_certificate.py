@@ -206,7 +206,7 @@ def test_the_gap_bounds_the_optimum_even_when_the_maps_are_poor(solver: str) -> 
 
 @pytest.mark.parametrize(("gap", "is_bounded"), [(0.97e6, True), (1.03e6, False)])
 def test_a_bound_of_more_than_a_million_times_the_objective_is_none(gap: float, is_bounded: bool) -> None:
-    """Of columns a, a and (ε − 2)a, which nearly cancel: L is about −6, and the mean entry of its diagonal ε²/3."""
+    """Columns a, a and (ε − 2)a nearly cancel: L is about −6, and the mean entry of its diagonal is ε²/3."""
     column, small = np.array([[1.0], [-1.0]]), math.sqrt(1.01 * 18 / gap)
     uploads = np.stack([column, column, (small - 2) * column])
     certificate = prove_optimal(make_problem(uploads), np.ones((3, 1, 1)))

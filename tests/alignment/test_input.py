@@ -108,7 +108,7 @@ def test_a_batch_is_checked_like_a_single_problem(uploads: np.ndarray, refused: 
 def test_a_column_counts_if_its_variance_is_above_a_millionth_of_a_millionth_of_the_mean(
     length: float, is_fine: bool, refused: Refused, rng: np.random.Generator
 ) -> None:
-    """Of columns of length 1, 1 and √(2/3) 10⁻⁶, the last has 10⁻¹² of the mean variance."""
+    """The columns have lengths 1, 1 and √(2/3) 10⁻⁶, so that the last has 10⁻¹² of the mean variance."""
     anchor = make_anchor(12, 3, rng=rng)
     uploads = [anchor, anchor, anchor * np.array([1.0, 1.0, length])]
     if is_fine:

@@ -77,7 +77,7 @@ def test_the_penalty_is_the_one_that_leaving_out_each_record_in_turn_chooses() -
 
 @pytest.mark.parametrize(("fewer", "step"), [(0, 1), (1, 2), (200, 2), (201, 3)])
 def test_penalties_are_compared_on_so_many_numbers(fewer: int, step: int) -> None:
-    """Of 20 rows and 20 columns: all of them, every other or every third, which differ in how much can be predicted."""
+    """The penalties use all of 20 rows and columns, every second or every third; these differ in predictability."""
     rng = np.random.default_rng(0)
     U, s, _ = np.linalg.svd(rng.standard_normal((20, 4)), full_matrices=False)
     strength = np.array([0.0, 3.0, 1.0, 3.0, 0.0, 3.0])[np.arange(20) % 6]

@@ -386,7 +386,7 @@ def test_lattices_are_those_of_five_thousand_rows(monkeypatch: pytest.MonkeyPatc
 def test_a_precise_anchor_names_features_if_it_fits_their_map_clearly_better(
     v: float, gain: float, by_features: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of eight features, errors of up to 2 v √log 8 confuse none below v = 0.347; eight is also the least gain."""
+    """Errors of up to 2 v √log 8 confuse none of eight features below v = 0.347; eight is also the least gain."""
     of_parts, of_features = (RigidMap(np.eye(8), np.full(8, float(k))) for k in range(2))
     anchored: Any = SimpleNamespace(log_likelihood=lambda estimate: gain * float(estimate.translation[0]))
     monkeypatch.setattr(lattice, "summarise_anchor", lambda view: anchored)
@@ -503,7 +503,7 @@ def test_the_anchor_tells_which_way_a_line_points(
 
 
 def test_a_line_may_be_any_feature_of_its_step_or_a_constant_one_and_a_simplex_points_one_way() -> None:
-    """Of three features the first is constant among known rows, and only the third has the step of the line."""
+    """The first of three features is constant among known rows, and only the third has the step of the line."""
     rng = np.random.default_rng(0)
     agreement, steps = rng.standard_normal((3, 3)), np.array([0.0, 0.5, 0.6])
     line = _Directions(np.array([[0.6, 0.0, 0.8]]), np.array([0.3])).scores(agreement, steps)

@@ -336,7 +336,7 @@ REGISTERS = [(12.0, 0.3, 0.4), (1.0, 2.0, 2.0), (31.0, 0.5, 0.8), (12.0, 0.0, 0.
 
 @pytest.mark.parametrize(("n_rows", "noise", "on_labels"), REGISTERS)
 def test_a_register_is_solved_by_least_squares(n_rows: float, noise: float, on_labels: float) -> None:
-    """Of shares of members from 5 to 95 %; sums without noise are as exact as a ten-thousandth."""
+    """Shares of members range from 5 to 95 %; sums without noise are exact to a ten-thousandth."""
     rng = np.random.default_rng(1)
     phi, y, S, T = (rng.standard_normal(shape) for shape in ((30, 3), (30, 2), (3, 3), (3, 2)))
     S = 5 * (S + S.T)
@@ -355,7 +355,7 @@ def test_a_register_is_solved_by_least_squares(n_rows: float, noise: float, on_l
 def test_a_register_of_the_general_total_is_solved_by_least_squares(
     n_rows: float, noise: float, on_labels: float
 ) -> None:
-    """Of products of different columns, of each with the constant, and of the constant with the curves of numbers."""
+    """The equations are products of different columns, and of the constant with columns and with curves of numbers."""
     rng = np.random.default_rng(2)
     phi, bubbles = rng.standard_normal((30, 6)), rng.standard_normal((30, 2))
     phi[:, 0] = 0.4

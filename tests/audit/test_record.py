@@ -340,7 +340,7 @@ def test_rows_of_nobody_have_the_codes_of_their_labels(train: list[Any], asked: 
 def test_an_attack_on_sums_compares_the_members_and_others_that_it_scores(
     first: list[float] | None, second: list[float] | None, applies: bool, n_read: int
 ) -> None:
-    """Of two classes with three candidates each, of whom four are members; one of each kind is enough."""
+    """Two classes have three candidates each, and four of the six are members; one of each kind is enough."""
     views: Any = [(np.array([0, 1, 4]), first), (np.array([2, 3, 5]), second)]
 
     def score(view: list[float] | None, rng: np.random.Generator) -> MembershipScores:

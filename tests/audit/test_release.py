@@ -314,7 +314,7 @@ def test_the_interval_of_an_area_ends_at_one() -> None:
 
 
 def test_an_attack_is_chosen_by_what_it_recognises_at_one_percent() -> None:
-    """Of 200 others two may lie above the threshold: one attack then finds half of the members, and the other none."""
+    """Two of 200 others may lie above the threshold: one attack then finds half of the members, the other none."""
     included = draw_halves(16, 50, rng=np.random.default_rng(0))
     scores = {name: np.zeros(included.shape) for name in ("half", "none")}
     first = included[:8]

@@ -472,8 +472,8 @@ def test_an_epsilon_alone_is_a_guarantee_of_all_participants_but_one_with_the_us
 
 
 @pytest.mark.parametrize("by_class", [False, True])
-def test_the_noise_that_learners_are_told_is_that_of_all_participants_and_of_exact_sums_none(by_class: bool) -> None:
-    """Of 435 products of two of 30 features the deviation is known within 3.4 %; the bounds are four of these."""
+def test_learners_assume_the_noise_of_all_participants_and_none_for_exact_sums(by_class: bool) -> None:
+    """The standard deviation of 435 products has a standard error of 3.4 %; the bounds are four of these away."""
     rng = np.random.default_rng(0)
     rows, labels = [rng.standard_normal((9, 29)) for _ in range(4)], [rng.integers(0, 3, 9) for _ in range(4)]
     noisy, exact = (
@@ -481,13 +481,13 @@ def test_the_noise_that_learners_are_told_is_that_of_all_participants_and_of_exa
         for epsilon in (8.0, None)
     )
 
-    def told(sums: Any) -> float:
+    def scale_of(sums: Any) -> float:
         return float(sums.noise_scale if by_class else sums.noise_scales[0])
 
     upper = np.triu_indices(noisy.layout.n_features, 1)
     drawn = (noisy.sums.products - exact.sums.products)[..., *upper] * math.sqrt(2)
-    assert drawn.std() == pytest.approx(told(noisy.sums), rel=0.13)
-    assert told(noisy.exact_sums_of(2)) == told(exact.sums) == 0
+    assert drawn.std() == pytest.approx(scale_of(noisy.sums), rel=0.13)
+    assert scale_of(noisy.exact_sums_of(2)) == scale_of(exact.sums) == 0
 
 
 @pytest.mark.parametrize(("n_participants", "n_alone"), [(2, 2), (12, 12), (14, 12)])

@@ -207,6 +207,6 @@ def test_unusable_inputs_are_refused(refused: Refused, rng: np.random.Generator)
 
 @pytest.mark.parametrize(("spread", "is_known"), [(0.8e-12, False), (1.2e-12, True)])
 def test_a_spread_that_is_rounding_alone_has_no_r2(spread: float, is_known: bool) -> None:
-    """Of one row whose square is 1, with errors of none and of half of this spread."""
+    """One row has the square 1; its errors are zero and half of this spread."""
     scores = _determinations(np.array([1.0, math.sqrt(1 - spread), 1.0, 0.0, spread / 2]))
     assert scores == pytest.approx([1.0, 0.5] if is_known else [math.nan] * 2, rel=1e-3, nan_ok=True)

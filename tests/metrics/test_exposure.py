@@ -275,7 +275,7 @@ def test_of_attacks_that_are_equal_to_nine_digits_the_first_is_named(more: float
 
 @pytest.mark.parametrize("n", [99, 100, 200, 1000])
 def test_one_row_in_a_hundred_is_told_where_there_are_a_hundred(n: int) -> None:
-    """Of errors 0, 1, 2, … the one that so many rows stay below, between order statistics."""
+    """Errors are 0, 1, 2, …, so that the figure is the number of rows of the 1 %, less one; its interval is binomial."""
     truth = np.zeros((n, 1))
     exposed = find_exposed_rows(
         truth, {"a": np.arange(float(n))[:, None]}, guessed=truth + 1, rng=np.random.default_rng(0)

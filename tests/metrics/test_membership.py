@@ -154,7 +154,7 @@ def test_the_epsilon_of_a_separation_that_no_guarantee_has_ends_at_a_thousand() 
 
 @pytest.mark.parametrize(("less", "n_recognised"), [(0.8e-9, 3), (1.2e-9, 2)])
 def test_a_false_alarm_is_allowed_that_only_rounding_takes_away(less: float, n_recognised: int) -> None:
-    """Of 200 others two may lie above the threshold at 1 %, and one at a rate that is a little lower."""
+    """Two of 200 others may lie above the threshold at 1 %, and one at a rate that is a little lower."""
     membership = Membership(np.array([199.5, 198.5, 197.5, 0.5]), np.arange(200.0))
     assert membership.true_positive_rate((2 - less) / 200)[0] == n_recognised / 4
 

@@ -296,7 +296,7 @@ def test_every_mapping_that_is_written_is_read_back(
 
 
 def test_wide_tables_are_matched_and_mapped_in_seconds() -> None:
-    """Of 300 columns and 300 others each pair was compared with each, which took more than ten minutes."""
+    """Comparing each of 300 columns with each of 300 others took more than ten minutes."""
     names = [f"measured_{k}_value" for k in range(1000)]
     columns = tuple(Column(name, "category", categories=("no", "yes")) for name in names)
     schema = Schema(columns, Label("ill", "classes", ("no", "yes")))

@@ -168,7 +168,7 @@ def test_frequencies_have_the_root_of_the_number_of_inputs_as_length_scale_unles
 
 @pytest.mark.parametrize("n_hats", [0, 5])
 def test_a_category_that_may_be_missing_has_one_more_feature(n_hats: int) -> None:
-    """Of levels only, the longest features are those of all numbers at an end of their range; both flags add a quarter."""
+    """With levels only, features are longest where all numbers are at an end of their range; both flags add a quarter."""
     columns = (
         Column("sex", "category", categories=("f", "m"), missing="indicate"),
         Column("age", "number", 0, 1, missing="indicate"),

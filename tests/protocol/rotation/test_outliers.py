@@ -187,7 +187,7 @@ def test_how_well_labels_go_with_rows_is_as_on_record() -> None:
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("n", [4, 30])
 def test_labels_that_agree_in_full_have_a_correlation_of_0_999_with_fishers_interval(n: int, sign: int) -> None:
-    """Of 99 %, in which four rows count as one."""
+    """The interval has a level of 99 %, and four rows count as one."""
     targets = np.arange(float(n))[:, None]
     ends = np.arctanh(sign * 0.999) + 2.58 / np.sqrt(n - 3) * np.array([-1, 0, 1])
     assert _measure(targets, sign * targets)[0] == pytest.approx(np.tanh(ends))

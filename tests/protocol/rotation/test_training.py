@@ -180,7 +180,7 @@ def test_a_model_whose_arrays_say_something_else_than_the_learner_is_refused() -
 def test_numbers_of_a_model_are_the_learners_to_a_millionth_of_their_range(
     off: float, fine: bool, spread: float
 ) -> None:
-    """Of labels that are all alike, to a millionth."""
+    """Labels that are all alike are predicted to a millionth."""
     data = LabelledRows(np.zeros(2, dtype=np.int64), np.zeros((2, 6)), np.array([7.0, 7.0 + spread]))
     model = SimpleNamespace(predict=lambda rows: np.full(len(rows), off * (spread or 1.0)))
     fitted: Any = SimpleNamespace(kind="number", predict=lambda rows: np.zeros(len(rows)), to_model=lambda _: model)

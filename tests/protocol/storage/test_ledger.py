@@ -601,7 +601,7 @@ def test_rows_that_left_without_a_guarantee_are_kept_out_of_sums_with_one_row_by
 
 
 def test_not_one_row_that_was_summed_is_shared_by_rotation(folder):
-    """Of rows that were shared by rotation before, one of a hundred may be."""
+    """For rows that were shared by rotation before, one of a hundred is tolerated."""
     ledger = Ledger(folder)
     for k, spending in enumerate((Spending(1.0, "key 0", 4.0), None)):
         ledger.record_intent(f"{k}" * 64, f"study {k}", seen(range(200 + 300 * k, 300 + 300 * k)), spending=spending)

@@ -120,10 +120,10 @@ class Dealt(Exception):
 def test_of_ones_own_rows_a_quarter_attacks_a_half_beside_a_quarter_that_is_not_in_it(
     n_rows: int, n_classes: int, sizes: list[int] | None, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study, dealt = make_sum_study(folder, p=2).study, list[int]()
+    study, part_sizes = make_sum_study(folder, p=2).study, list[int]()
 
     def deal(rows: list[np.ndarray], _: object, *, test: list[np.ndarray], **__: object) -> None:
-        dealt.extend(len(part) for part in (*rows, *test))
+        part_sizes.extend(len(part) for part in (*rows, *test))
         raise Dealt
 
     monkeypatch.setattr(inspection, "Partition", SimpleNamespace(from_parts=deal))
@@ -132,7 +132,7 @@ def test_of_ones_own_rows_a_quarter_attacks_a_half_beside_a_quarter_that_is_not_
         return
     with pytest.raises(Dealt):
         inspection._attack(study, labelled(n_rows, n_classes), 0)
-    assert dealt == sizes
+    assert part_sizes == sizes
 
 
 def test_a_check_attacks_a_total_in_which_one_honest_contribution_carries_the_noise(

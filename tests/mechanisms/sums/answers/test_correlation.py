@@ -157,7 +157,7 @@ def test_how_columns_that_hardly_differ_vary_together_is_measured_as_if_they_dif
 
 
 def test_how_equal_columns_vary_together_is_read_off_nodes_that_are_near_enough() -> None:
-    """Of few rows between nodes, as if the columns differed by a thousandth."""
+    """Few rows lie between nodes, as if the columns differed by a thousandth."""
     workload = make_workload(Schema(tuple(Column(name, "number", 0, 1) for name in "xy")))
     at_nodes, between = (
         sum_exactly(workload, np.repeat(places[:, None], 2, axis=1))

@@ -86,7 +86,7 @@ LEAST_ROWS: dict[str, tuple[Callable[[PairwiseTotal], bool], tuple[str, list[flo
 
 @pytest.mark.parametrize("name", LEAST_ROWS)
 def test_half_a_row_is_enough_without_noise(name: str) -> None:
-    """Of rows that are cut to fractions, since no whole number of rows is near the limit."""
+    """The total is scaled to fractions of rows, since no whole number of rows is near the limit."""
     is_given, counted = LEAST_ROWS[name]
     total = draw_rare() if name != "all rows" else TOTAL
     share = count_rows(total, *counted)[0] / total.n_rows

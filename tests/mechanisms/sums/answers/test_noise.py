@@ -178,7 +178,7 @@ def test_shares_of_no_rows_are_unknown() -> None:
 
 
 def test_a_mean_whose_variance_noise_has_made_negative_has_the_interval_of_the_noise() -> None:
-    """Of 1,000 rows at the middle of the range, from which noise has taken 50 at its ends."""
+    """All of 1,000 rows lie at the middle of the range, and noise has subtracted 50 rows at its ends."""
     workload = make_workload(Schema((Column("dose", "integer", 0, 2),)))
     matrices = [
         sum_exactly(workload, np.repeat(at, n)[:, None]).matrix for at, n in (([0.0], 1_000), ([-1.0, 1.0], 25))

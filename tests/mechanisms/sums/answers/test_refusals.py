@@ -414,7 +414,7 @@ def ask_of_few(total: PairwiseTotal, arms: PairwiseTotal) -> Iterator[str]:
 
 
 def test_a_table_has_a_note_for_each_limit_that_it_has() -> None:
-    """Of approximate deviations in groups, of counts that the noise protects, and of what is not shown."""
+    """Notes state approximate deviations in groups, counts that the noise protects, and what is not shown."""
     exact, noisy = population().draw(np.random.default_rng(0)), draw_total(0, 1.0, 6_000)
 
     def count_notes(total: PairwiseTotal) -> list[int]:
@@ -469,7 +469,7 @@ def test_a_note_says_why_a_curve_ends_and_whether_that_leaves_the_median_unknown
 
 
 def test_negative_counts_of_events_do_not_let_survival_rise() -> None:
-    """Of 1,000 rows that live, noise makes the events of the first interval −10 and those censored in the second −20."""
+    """All of 1,000 rows survive; noise makes the first interval's events −10 and the second's censored rows −20."""
     matrices = [sum_counts({"a": cells}) for cells in ({(90, 0): 1_000, (15, 1): 50}, {(5, 1): 10, (15, 0): 20})]
     total = replace(matrices[0], matrix=matrices[0].matrix - matrices[1].matrix, noise_variance=1.0)
     points = estimate_survival(total).points
@@ -492,7 +492,7 @@ def test_negative_counts_of_events_do_not_let_survival_rise() -> None:
 
 
 def test_a_log_rank_test_of_few_rows_is_that_of_scipy() -> None:
-    """Of the last two at risk, of either arm, one has the event."""
+    """The last two at risk are one row of each arm, and one of them has the event."""
     arms = {"a": {(5, 1): 6, (15, 1): 4, (30, 1): 1}, "b": {(5, 1): 3, (15, 0): 2, (15, 1): 3, (30, 0): 1}}
     samples = [
         stats.CensoredData(
