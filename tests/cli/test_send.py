@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import SplitResult
 
 import fsspec
 import numpy as np
@@ -20,9 +21,12 @@ from mooring.protocol.messages.card import Member
 from mooring.protocol.participant.membership import make_member
 from mooring.protocol.participant.role import Participant
 from mooring.protocol.transport import object_stores as stores
+from mooring.protocol.transport import transfer
+from mooring.protocol.transport.presigned_upload import Answer
 from mooring.tables.schema import Column, Label
 from tests import commands
 from tests.commands import flat
+from tests.protocol.sums.support import make_sum_study
 from tests.study_settings import make_study
 
 NAMES = ("north", "south")
@@ -221,6 +225,23 @@ def test_an_address_that_cannot_be_used_is_said_to_be_before_anything_is_written
     for address in ("nonsense://x/", "https://", f"http://store.invalid/x?{SIGNED}", "@nowhere.address"):
         share("north", "--to", address, code={"http:": 4, "@nowh": 5}.get(address[:5], 2))
     assert not Path("north.bundle").exists()
+
+
+def test_sealed_sums_are_shared_over_http_as_send_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = make_sum_study(tmp_path, 2, least_rows=3)
+    given.study.write(tmp_path / "study.toml")
+    (tmp_path / "p0.csv").write_text("x0,x1,y\n1.5,2,a\n3,4,b\n5,6,c\n7,8,a\n")
+    monkeypatch.chdir(tmp_path)
+    address, hosts = f"http://store.invalid/p0.bundle?{SIGNED}", []
+
+    def put_file(parts: SplitResult, *_: Any, **__: Any) -> Answer:
+        hosts.append(str(parts.hostname))
+        return Answer(200, "", False, {}, "http://store.invalid/p0.bundle")
+
+    monkeypatch.setattr(transfer, "put_file", put_file)
+    run("share", "p0.csv", "--vault", "v0", "--to", address)
+    run("send", "p0.bundle", "--to", address)
+    assert hosts == ["store.invalid"] * 2
 
 
 def test_invitations_need_a_store_that_signs(place: Path) -> None:

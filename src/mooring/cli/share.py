@@ -59,15 +59,17 @@ def share(
 
     Secure sums: mooring share patients.csv --study study.toml --vault st-mary/vault
     """
+    from mooring.protocol.registry import exchange_of
     from mooring.protocol.transport.addresses import read_address
     from mooring.protocol.transport.transfer import require_address
 
     address = None if to is None else read_address(to)
+    workspace = execution.make_workspace(study, vault, mapping=mapping)
     if address is not None:
-        require_address(address, allow_http=allow_http)
+        require_address(address, allow_http=allow_http or exchange_of(workspace.study).seals_bundles)
     outcome = execution.take_step(
         "share",
-        execution.make_workspace(study, vault, mapping=mapping),
+        workspace,
         data=data,
         anchor=anchor,
         labels=labels,
