@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pyarrow as pa
@@ -159,6 +160,35 @@ def test_maps_refined_for_other_uploads_or_effort_are_not_used() -> None:
     changed = replace(view, uploads=(*view.uploads[:2], other))
     assert not np.array_equal(run("refine", changed, rng=rng).rows, before)
     assert not np.array_equal(run("refine", replace(view, effort=Effort(refine_rounds=1)), rng=rng).rows, before)
+
+
+KNOWLEDGE: dict[str, dict[str, Any]] = {
+    "labels": {"labels": (np.arange(7) % 2,) * 5},
+    "labels of some": {"labels": (np.zeros(7), np.zeros(7), None, None, None)},
+    "public rows": {"public_rows": PublicRows(np.ones((4, 3)), np.ones((4, 3)))},
+    "the anchor": {"anchor": np.ones((4, 3))},
+    "a noise scale": {"anchor_noise_scale": 0.4},
+    "columns": {"columns": tuple(Column(f"other {k}", "number", -1, 1) for k in range(3))},
+}
+
+
+@pytest.mark.parametrize("changes", [{}, *KNOWLEDGE.values()], ids=["nothing", *KNOWLEDGE])
+def test_maps_refined_by_an_attacker_who_knows_something_else_are_not_used(
+    changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view, same, refined = small_view(7), RigidMap(np.eye(3), np.zeros(3)), []
+
+    def refine_together(views: dict[int, CollusionView], rng: np.random.Generator) -> Any:
+        first = next(iter(views.values()))
+        refined.append(first)
+        uploads = tuple(map(ref, first.uploads))
+        known = refine._list_settings(first), refine._list_known_arrays(first)
+        return refine._Together(dict.fromkeys(views, same), 0.1, uploads, *known)
+
+    monkeypatch.setattr(refine, "_refine_together", refine_together)
+    for each in (view, replace(view), replace(view, **changes)):
+        run("refine", each, rng=np.random.default_rng(0))
+    assert len(refined) == 1 + bool(changes)
 
 
 def test_rows_that_were_read_wrongly_are_read_again_with_the_map_of_all_others() -> None:
@@ -328,7 +358,7 @@ def test_rows_are_read_again_where_there_are_few_for_the_columns(
     """Up to twice as many as columns, and without noise on them."""
     view = small_view(n, sigma=sigma)
     same = RigidMap(np.eye(3), np.zeros(3))
-    together = refine._Together({1: same, 2: same}, 0.1, (), (0,), view.effort)
+    together = refine._Together({1: same, 2: same}, 0.1, (), (), ())
     monkeypatch.setattr(refine, "_refine_together", lambda views, rng: together)
     asked = []
     monkeypatch.setattr(refine, "_reread_rows", lambda view, others, *rest: asked.append(list(others)) or same)

@@ -1,4 +1,4 @@
-"""Refine: denoise the rebuilt rows and align them again, in turns.
+"""Refine: denoise the rebuilt rows, align them with the upload, and repeat.
 
 Legend: (O, Ψ) the target's map, Y its uploaded rows, A and B the anchor and its representation, D denoised rows; σ and v
 the scales of private-data and anchor noise; τ the standard deviation of the rows' error.
@@ -9,26 +9,26 @@ are. The map that takes D to the upload and the anchor to its representation,
     min ‖Y − D O − 1 Ψᵀ‖² / (τ² + σ²) + ‖B − A O − 1 Ψᵀ‖² / v²,
 
 is therefore nearer to the true map. This is expectation maximisation, because ‖X O‖ does not depend on O. τ falls slowly, so
-that first only what is certain moves the map.
+that at first the map follows only the rows whose values are certain.
 
 Where columns are declared and not projected, the population is that of the denoiser `grid`, which is fitted to the rows of
-several participants, so that their maps are refined together. Where there are few rows for the columns, the map turns to fit
-a row that was read wrongly. Without private-data noise, each row is therefore read again with the map of all other rows, and
-the result is kept if the rows and the anchor representation are more likely. Without such columns, the population is
-that of the denoiser `kernel`.
+several participants, so that their maps are refined together. If there are few rows for the number of columns, the map turns
+to fit rows that were denoised to wrong values. Without private-data noise, each row is therefore denoised again with a map
+found from all other rows, and the result is kept if it makes the rows and the anchor representation more likely. Without
+such columns, the population is that of the denoiser `kernel`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import starmap
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 import numpy as np
 
 from mooring.attacks.denoising.grid import denoise_together
 from mooring.attacks.denoising.kernel import ShapesByClass, denoise_by_kernels
-from mooring.attacks.effort import Effort
 from mooring.attacks.moments import moments
 from mooring.attacks.procrustes import procrustes
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction, reconstruct
@@ -40,7 +40,7 @@ from mooring.mechanisms.rotation.kernel import Upload
 from mooring.typing import Array
 
 _GRID_FACTOR, _GRID_START, _GRID_LEAST = 0.92, 1.4, 0.02  # encoded numbers lie between −1 and 1
-_AGAIN_FACTOR, _FEW_ROWS = 0.75, 2  # rows are read again if there are at most twice as many as columns
+_AGAIN_FACTOR, _FEW_ROWS = 0.75, 2  # rows are denoised again if there are at most twice as many as columns
 _KERNEL_FACTOR, _KERNEL_START, _KERNEL_LEAST = 0.95, 0.5, 0.05  # the last two relative to the rows' root mean square
 
 Views = Mapping[int, CollusionView]
@@ -56,7 +56,7 @@ class _Schedule:
 
     denoise: Denoise
     factor: float
-    """τ of a round over that of the round before."""
+    """Ratio of τ in a round to τ in the round before."""
     least: float
     """The least τ."""
     n_rounds: int
@@ -64,32 +64,52 @@ class _Schedule:
 
 @dataclass(frozen=True, eq=False)
 class _Together:
-    """Maps of participants that were refined together, kept for attacks on the other ones."""
+    """Maps of participants that were refined together, kept for attacks on each of these participants."""
 
     maps: Maps
     scale: float
     """The last τ."""
     uploads: tuple[ReferenceType[Upload], ...]
     """All uploads of the views."""
-    colluders: tuple[int, ...]
-    effort: Effort
+    settings: tuple[object, ...]
+    """Settings that the attacker knows, and who colludes."""
+    arrays: tuple[Array | None, ...]
+    """Labels, the anchor and public rows that the attacker knows."""
 
     def serves(self, view: CollusionView) -> bool:
-        """Return whether a view has the same uploads, colluders and effort, and its target is among the participants."""
-        alike = len(self.uploads) == len(view.uploads) and self.effort == view.effort
+        """Return whether a view has the same uploads and knowledge, and its target is among the participants."""
+        arrays = _list_known_arrays(view)
         return (
-            alike
-            and view.target in self.maps
-            and self.colluders == _colluders(view)
+            view.target in self.maps
+            and self.settings == _list_settings(view)
+            and len(self.uploads) == len(view.uploads)
             and all(known() is upload for known, upload in zip(self.uploads, view.uploads, strict=True))
+            and len(self.arrays) == len(arrays)
+            and all(starmap(_are_equal, zip(self.arrays, arrays, strict=True)))
         )
+
+
+def _list_settings(view: CollusionView) -> tuple[object, ...]:
+    return view.data_noise_scale, view.anchor_noise_scale, view.columns, view.effort, _colluders(view)
+
+
+def _list_known_arrays(view: CollusionView) -> tuple[Array | None, ...]:
+    public = view.public_rows
+    known = (None, None) if public is None else (public.records, public.labels)
+    return *view.labels, view.anchor, *known
+
+
+def _are_equal(one: Array | None, other: Array | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one is other or np.array_equal(to_numpy(one), to_numpy(other))
 
 
 _refined: WeakKeyDictionary[Upload, _Together] = WeakKeyDictionary()
 
 
 def refine(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
-    """Refine the map of `procrustes` (declared columns, an anchor) or else of `moments`: denoise and align in turns."""
+    """Refine the map of `procrustes` if there are declared columns and an anchor, and otherwise the map of `moments`."""
     known = view.reference_rows
     if known is None:
         raise DoesNotApply("Without rows of a colluder or public rows, nothing is known about the population.")
@@ -135,7 +155,8 @@ def _by_grids(view: CollusionView, rng: np.random.Generator) -> Reconstruction:
 def _choose_participants(view: CollusionView) -> list[int]:
     """Return the participants whose maps are refined together with the target's: the first ones that do not collude.
 
-    They are taken in order, up to `effort.refine_rows` rows. Without an anchor only the target is, since a start is costly.
+    They are taken in order, up to `effort.refine_rows` rows. Without an anchor only the
+    target is returned, since every further participant would need a costly start.
     """
     chosen, n_rows = [], 0
     for i, upload in enumerate(view.uploads):
@@ -163,7 +184,8 @@ def _refine_together(views: Views, rng: np.random.Generator) -> _Together:
         n_rounds, scale = view.effort.refine_rounds, _GRID_START * scale
     schedule = _Schedule(_grid_denoiser(view, {}), _GRID_FACTOR, _GRID_LEAST, n_rounds)
     maps, scale = _search(views, {i: start.rigid_map for i, start in starts.items()}, scale, schedule)
-    return _Together(maps, scale, tuple(ref(upload) for upload in view.uploads), _colluders(view), view.effort)
+    uploads = tuple(ref(upload) for upload in view.uploads)
+    return _Together(maps, scale, uploads, _list_settings(view), _list_known_arrays(view))
 
 
 def _grid_denoiser(view: CollusionView, others: Mapping[int, Array]) -> Denoise:
@@ -199,7 +221,7 @@ def _search(views: Views, maps: Maps, scale: float, schedule: _Schedule) -> tupl
 
 
 def _reread_rows(view: CollusionView, others: Mapping[int, Array], estimate: RigidMap, scale: float) -> RigidMap:
-    """Return the target's map after its rows were read again, as often as this makes the rows and the anchor more likely."""
+    """Return the target's map after denoising its rows again, for as long as the rows and the anchor become more likely."""
     likelihood = _log_likelihood(view, others, estimate, scale)
     for _ in range(view.effort.refine_again):
         again = _reread_once(view, others, estimate, scale)
@@ -211,7 +233,7 @@ def _reread_rows(view: CollusionView, others: Mapping[int, Array], estimate: Rig
 
 
 def _reread_once(view: CollusionView, others: Mapping[int, Array], estimate: RigidMap, scale: float) -> RigidMap:
-    """Return the target's map after each row was read with the map of all other rows and the anchor."""
+    """Return the target's map after denoising each row with the map found from all other rows and the anchor."""
     Y, target, denoise = view.target_upload.representation, view.target, _grid_denoiser(view, others)
     xp = namespace_of(Y)
     denoised = denoise({target: estimate.invert(Y)}, scale)[target]
@@ -242,7 +264,7 @@ def _invert(views: Views, maps: Maps) -> dict[int, Array]:
 
 
 def _align(view: CollusionView, denoised: Array, scale: float, *, without: int | None = None) -> RigidMap:
-    """Return the map that takes the denoised rows, `without` one of them, and the anchor to their images."""
+    """Return the map that takes the denoised rows, except row `without`, and the anchor to their images."""
     Y, B = view.target_upload.representation, view.target_upload.anchor_representation
     xp = namespace_of(Y)
     weights = 0 * Y[:, :1] + 1 / (scale**2 + view.data_noise_scale**2)
