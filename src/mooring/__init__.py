@@ -1,6 +1,6 @@
 """mooring: one-shot, privacy-preserving collaborative learning, and an honest account of what each upload discloses.
 
-Names are loaded when they are used: a command that needs no learner or cipher does not wait for one.
+Names are loaded when they are used, so that a command that needs no learner or cipher does not wait for its import.
 """
 
 from importlib import import_module

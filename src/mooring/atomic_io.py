@@ -1,7 +1,7 @@
 """Atomic writing and bounded reading of files.
 
-A write goes to a temporary file beside the target, which is synced and renamed; then the folder is synced. A crash leaves
-the old file.
+Data are written to a temporary file beside the target. The temporary file is synced and renamed to the target, and then the
+folder is synced. After a crash, the target has either its old content or all of the new content.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _REASONS = {
 
 @contextmanager
 def open_atomically(path: Path, *, mode: int = 0o644, what: str = "a file") -> Iterator[BinaryIO]:
-    """Open a new file for reading and writing, which replaces `path` when the block ends without an error."""
+    """Open a new file for reading and writing that replaces `path` when the block ends without an error."""
     beside = _partial_path(path)
     with explain_os_errors(what):
         descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)

@@ -42,8 +42,9 @@ _N_COMBINERS = 15
 N_HOSPITALS, HOSPITAL_EPSILON = 4, 8.0
 _N_PATIENTS = 442
 _RANGES = {"age": (18, 90), "bmi": (15, 45), "pressure": (50, 140), "progression": (0, 400)}
-# Modules that commands use are loaded once, in a process that is forked for each command. This is done on Linux only: the
-# linear algebra of macOS does not survive a fork, and Windows has none. There, each process loads its own modules.
+# Modules that commands use are loaded once, in a process that is forked for each command. This is done on Linux only,
+# because the linear algebra of macOS does not survive a fork, and Windows cannot fork. On those systems each process loads
+# its own modules.
 _START = "forkserver" if sys.platform == "linux" else "spawn"
 _PRELOADED = [
     *("mooring.cli.app", "mooring.report.charts", "mooring.report.study_page", "mooring.protocol.analyst.delivery"),
@@ -82,7 +83,7 @@ class DemoResult:
 
 
 def run_demo(folder: Path, *, n_participants: int, seed: int, progress: Progress) -> DemoResult:
-    """Run the demonstration in an empty or new folder; `seed` is that of the splits and of the audit."""
+    """Run the demonstration in an empty or new folder; `seed` determines the splits and the audit."""
     tables = write_tables(folder, n_participants=n_participants, seed=seed)
     (folder / "post").mkdir()
     (folder / "analyst" / "inbox").mkdir(parents=True)
@@ -162,12 +163,12 @@ def _play(stage: _Stage, folder: Path, seed: int) -> DemoResult:
 
 @contextmanager
 def _command_processes() -> Iterator[ProcessPoolExecutor]:
-    """Yield a pool that runs each command in a new process of one thread, one at a time per processor."""
+    """Yield a pool that runs each command in a new process of one thread, with at most one process per processor."""
     threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     before = {name: os.environ.get(name) for name in threads}
     context = multiprocessing.get_context(_START)
     context.set_forkserver_preload(_PRELOADED)
-    os.environ |= threads  # libraries in the processes read it when they are loaded
+    os.environ |= threads  # libraries in the processes read these variables when they are loaded
     try:
         with ProcessPoolExecutor(
             os.cpu_count(), context, initializer=set_effort, initargs=(current_effort(),), max_tasks_per_child=1
@@ -248,7 +249,7 @@ class Tables:
 
 
 def write_tables(folder: Path, *, n_participants: int, seed: int) -> Tables:
-    """Split the digits among participants, each with a folder: forty rows to share, and about as many to predict later."""
+    """Split the digits among participants, each with a folder: forty rows to share, and the others to predict later."""
     images, digits = load_digits(return_X_y=True)
     order = np.random.default_rng(seed).permutation(len(digits))
     order = order[np.argsort(digits[order], kind="stable")]  # class by class, so that every participant has every digit

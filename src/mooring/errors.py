@@ -38,7 +38,7 @@ class MooringError(Exception):
 class InputError(MooringError, ValueError):
     """Raised when an argument, an option or an entry of a file cannot be used.
 
-    State either `expected` and `got`, or a `problem` where that sentence reads better.
+    Pass either `expected` and `got`, or `problem` where a sentence of its own reads better.
 
     Parameters
     ----------
@@ -126,8 +126,8 @@ class UnforeseenError(MooringError):
 def explain_error(problem: Exception, *, is_out_of_memory: bool = False) -> MooringError:
     """Return the error to show for an exception.
 
-    Errors of mooring are returned unchanged. Of an OSError, the system's reason is shown; of an unexpected exception, only
-    its type and place, because its message may quote a record.
+    Errors of mooring are returned unchanged. For an OSError, the result states the system's reason. For an unexpected
+    exception, it states only the type and the place, because the exception's message may quote a record.
     """
     if isinstance(problem, MooringError):
         return problem

@@ -5,7 +5,7 @@ uploaded anchor representation, b its mean row; R the orthogonal matrix that ali
 
 A fitted `RigidPerturbation` holds a secret, and so does every copy or file of it: keep it where the rows are kept. The
 protocol between organisations (`mooring join`, `mooring share`) keeps secrets in a vault and refuses a second upload of
-the same rows; nothing here does.
+the same rows; these estimators do neither.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class PublicProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     n_components : int, optional
         h; by default as many as there are features, up to 30.
     kind : {"gaussian", "public-svd"}
-        Independent normal directions, or the top singular vectors of the rows that `fit` is given. Those must then be
+        Independent normal directions, or the top singular vectors of the rows that `fit` is given. These rows must then be
         public, never a participant's.
     random_state : int, optional
         All participants need the same projection, and therefore the same seed.
@@ -138,7 +138,7 @@ class PublicProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.random_state = random_state
 
     def fit(self, X: npt.ArrayLike, y: Any = None) -> PublicProjection:
-        """Make the projection: from public rows or, if it is Gaussian, for the number of columns of X."""
+        """Make the projection. A Gaussian projection uses only the number of columns of X; the other kind uses its rows."""
         rows = _checked(self, X)
         if self.kind not in ("gaussian", "public-svd"):
             raise InputError(

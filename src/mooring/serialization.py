@@ -1,4 +1,4 @@
-"""Results as typed values that are written as JSON and read back, and as the small HTML that a notebook shows."""
+"""Base classes for results as typed values that are written as JSON and read back, and their HTML in notebooks."""
 
 from __future__ import annotations
 
@@ -171,7 +171,8 @@ class OpenRecord(Record):
     def read_unknown(cls, name: str, fields: Mapping[str, Any]) -> Self:
         """Read a kind that is not loaded; by default it is refused."""
         known = ", ".join(cls._kinds)
-        raise InputError(cls.kind_key, expected=f"one of {known}", got="none of these", cure="Load what defines it.")
+        cure = "Import the package that defines it."
+        raise InputError(cls.kind_key, expected=f"one of {known}", got="none of these", cure=cure)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the kind and the plain values, in the order of the fields."""
@@ -206,7 +207,7 @@ class OpenRecord(Record):
             return plain
         name = plain.get(cls.kind_key) if isinstance(plain, dict) else None
         if not isinstance(plain, dict) or not isinstance(name, str):
-            got = "a table without" if isinstance(plain, dict) else _name_kind(plain)
+            got = "a table without this key" if isinstance(plain, dict) else _name_kind(plain)
             raise InputError("", expected=f"a table with the key {cls.kind_key}", got=got, cure="")
         from pydantic_core import to_json
 
@@ -216,7 +217,7 @@ class OpenRecord(Record):
 
 
 def _without(text: str | bytes, names: Sequence[str]) -> str | bytes:
-    """Return the JSON text of a table without some of its keys; other text as it is, for the validator to refuse."""
+    """Return the JSON text of a table without some of its keys; other text is unchanged, for the validator to refuse."""
     from pydantic_core import from_json, to_json
 
     try:
@@ -240,7 +241,7 @@ def read_record(kind: type[R], path: Path, *, what: str, cure: str, most_bytes: 
     try:
         text = read_bounded(path, most_bytes, what=what)
     except RefusedError as problem:
-        raise InputError(what, expected="a record of mooring's", got=problem.reason, cure=cure) from None
+        raise InputError(what, expected="a record that mooring wrote", got=problem.reason, cure=cure) from None
     return kind.from_json(text, what=what, cure=cure)
 
 

@@ -1,4 +1,4 @@
-"""Bounds and distributions of sections 4.2 and 4.3 of the paper.
+"""Bounds and distributions of section 4.3 of the paper.
 
 Legend: p participants, d components, r anchor rows, v the anchor noise scale; η_i the mean anchor noise of participant i;
 𝓔 the rotational alignment error.
@@ -117,7 +117,10 @@ class ResidualTranslation:
         return self.n_components * self.pairwise_variance
 
     def pairwise_bound(self, failure_probability: float) -> float:
-        """Return a length that the disagreement exceeds at most this often (eq. paigdp_pairwise_translation_tail)."""
+        """Return a length that the disagreement exceeds with no more than this probability.
+
+        See equation paigdp_pairwise_translation_tail of the paper.
+        """
         if not 0 < failure_probability < 1:
             raise InputError(
                 "failure_probability",

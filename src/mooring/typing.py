@@ -51,4 +51,4 @@ class Progress(Protocol):
     """Receives how much of a long step is done."""
 
     def __call__(self, done: float, total: float, what: str = "", /) -> None:
-        """Take `done` of `total` units, and what is being done now."""
+        """Report that `done` of `total` units are finished; `what` names the present part of the work."""

@@ -6,7 +6,8 @@
    and the solver continues from the maps with the higher objective.
 3. The solver continues in float32 as long as rounding allows, and then in float64 down to the tolerance. The tolerance
    bounds the step that the power method would take, as it does in the power method itself.
-4. Where uploads differ only by rounding or a little noise, two power steps follow, which are then exact to rounding.
+4. Where uploads differ only by rounding or a little noise, two power steps follow, after which the maps are exact to
+   rounding.
 """
 
 from __future__ import annotations

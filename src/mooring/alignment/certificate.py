@@ -44,8 +44,8 @@ class Certificate:
     """The result of trying to prove that an alignment is globally optimal."""
 
     certified: bool
-    """True if it is proved that no maps have an objective higher by a relative 1e-7. False means that this is not
-    proved: either a better alignment exists, or this method of proof cannot decide."""
+    """True if it is proved that no maps have an objective higher than this one by more than a relative 1e-7. False means
+    that this is not proved: either a better alignment exists, or this method of proof cannot decide."""
     min_eigenvalue: float
     """Smallest eigenvalue of L outside the gauge, estimated by the Lanczos method; clearly negative where the proof
     fails. NaN if the Lanczos method did not converge."""

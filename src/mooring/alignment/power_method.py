@@ -8,8 +8,8 @@ The paper computes Π by a singular value decomposition of each block. Here `pol
 rounding, from matrix products, and falls back to the decomposition where those do not converge. On a GPU this takes minutes
 instead of hours; a test checks that iteration counts are the same.
 
-`run_power_method` is the only loop. It steps a `PowerIteration`, which holds the maps: those of a batch of problems in this
-process, or one problem that is spread over workers (`mooring.engines.dask.reduction`).
+`run_power_method` is the only loop. It steps a `PowerIteration`, which holds either the maps of a batch of problems in this
+process or those of one problem that is spread over workers (`mooring.engines.dask.reduction`).
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class ProcrustesProblem:
     unit."""
     unit: Array
     """Root mean square norm of a centred column, of shape (n_problems,). Dividing by it keeps every product within
-    float32. The maps do not depend on it, and reported objectives are multiplied by its square."""
+    the range of float32. The maps do not depend on it, and reported objectives are multiplied by its square."""
     means: Array
     """Mean rows b_i, of shape (n_problems, p, d), which the alignment maps subtract."""
     n_participants: int

@@ -63,7 +63,7 @@ class TraceObjective:
         xp = namespace_of(M)
         P = xp.astype(M + transpose(M), xp.float32, copy=False)
         mean, limits = xp.mean(xp.linalg.diagonal(P), axis=-1), xp.finfo(P.dtype)
-        # The mean of a participant whose map is the wrong way round is negative; that of all is not.
+        # The mean is negative for a participant whose map is the wrong way round, but the largest of the means is not.
         mean = xp.maximum(mean, float(limits.eps) * xp.max(mean, axis=-1, keepdims=True))
         mean = xp.clip(mean, min=float(limits.tiny))[..., None, None]
         # The shift limits steps along directions of little curvature and keeps P definite while the maps are rough.

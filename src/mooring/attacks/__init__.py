@@ -1,4 +1,4 @@
-"""What an analyst that colludes with participants recovers of another's rows, or learns from a total of sums."""
+"""Attacks by an analyst that colludes with participants, on another participant's rows or on a total of sums."""
 
 from mooring.attacks.decoding import LearnedDecoder, learn_decoder
 from mooring.attacks.denoising import DENOISERS

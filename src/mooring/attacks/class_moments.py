@@ -31,7 +31,7 @@ class ClassMoments:
         counts = np.bincount(codes, minlength=n_classes).astype(np.float64)
         means = xp.zeros((n_classes, h), dtype=rows.dtype, device=device_of(rows))
         covariances = xp.zeros((n_classes, h, h), dtype=rows.dtype, device=device_of(rows))
-        # Rows are sorted by class once, so that each class is a slice and a GPU need not wait.
+        # Rows are sorted by class once, so that each class is a slice and the host need not wait for a GPU.
         ordered = rows[indices_beside(np.argsort(codes, kind="stable"), rows), :]
         ends = np.cumsum(counts).astype(np.intp)
         for k in np.flatnonzero(counts):

@@ -5,8 +5,8 @@ Legend: F the public projection, F† its pseudoinverse, X̃ = X F; z̄ the mean
 X̃ F† is the shortest record that projects to X̃, and lacks everything that F drops. Columns are correlated, so what F
 drops can be predicted from what it keeps. The attacker learns this from the colluders' and the public records: X̂ = X̃ F†
 + m̄ + (X̃ − z̄) W, where W is a ridge regression of the part that F† lacks, with a penalty chosen by leave-one-out
-cross-validation. The projection is therefore no limit of what an attack recovers. The floor that audits report is the result
-of decoding the exact projected rows in this way, and a better decoder may get below it.
+cross-validation. The projection therefore does not limit what an attack recovers. The floor that audits report is the
+result of decoding the exact projected rows in this way, and a better decoder may get below it.
 """
 
 from __future__ import annotations

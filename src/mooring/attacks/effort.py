@@ -48,7 +48,7 @@ class Effort:
     grid_chains: int = 4
     """Independent runs of the sampler of cells behind a projection (denoiser `grid`)."""
     grid_sweeps: int = 200
-    """Sweeps of each of them."""
+    """Sweeps of each run of the sampler."""
     grid_refits: int = 3
     """How often the model behind a projection is fitted again to drawn cells."""
     refit_sweeps: int = 40
@@ -57,7 +57,7 @@ class Effort:
     """c² of the kernels around known rows, of which the best is chosen; above 1, a number of neighbours (denoiser
     `kernel`)."""
     kernel_centres: int = 4096
-    """Known rows of a class whose neighbours are sought, at most."""
+    """Maximum number of known rows of a class whose neighbours are sought."""
     other_shares: tuple[float, ...] = (0.0, 0.5, 0.8, 0.95)
     """c² of the kernels around other participants' denoised rows."""
     refine_rounds: int = 45
@@ -71,14 +71,14 @@ class Effort:
     refine_rows: int = 1000
     """Maximum number of rows of participants whose maps are refined together for declared columns."""
     refine_again: int = 3
-    """Maximum number of times that each row is read again, with a map found from all other rows."""
+    """Maximum number of times that every row is denoised again, with a map found from all other rows."""
     refine_again_rounds: int = 6
-    """Rounds after each time."""
+    """Rounds of denoising and aligning after each of these times."""
     refine_shares: tuple[float, ...] = (50,)
-    """What replaces `known_shares` in the rounds without declared columns. A class with fewer known rows than twice this
-    number of neighbours has a kernel around each known row instead."""
+    """The values that replace `known_shares` in the rounds without declared columns. A class with fewer known rows than
+    twice this number of neighbours has a kernel around each known row instead."""
     refine_centres: int = 600
-    """`kernel_centres` in these rounds."""
+    """The value that replaces `kernel_centres` in these rounds."""
 
 
 _current = Effort()
@@ -95,7 +95,7 @@ def set_effort(effort: Effort) -> Effort:
     Parameters
     ----------
     effort : Effort
-        Tests and first looks may use little of it. Whoever decides by an audit should use the default, `Effort()`.
+        Tests and first looks may use little effort. Whoever bases a decision on an audit should use the default, `Effort()`.
     """
     global _current
     previous, _current = _current, effort

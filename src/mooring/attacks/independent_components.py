@@ -1,7 +1,7 @@
 """Independent components: FastICA finds columns that are nearly independent and not Gaussian in the upload.
 
-Finding them needs no collusion, but naming them does: components are paired with a colluder's columns by the distribution of
-their values, or without a colluder by the order of their variances.
+Finding them needs no collusion. The components are then paired with columns. With a colluder, they are paired by the
+distribution of its columns' values, and otherwise by the order of their variances.
 """
 
 from __future__ import annotations

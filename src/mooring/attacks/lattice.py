@@ -61,10 +61,11 @@ def lattice(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
 def _named(
     view: CollusionView, known: tuple[Matrix, Codes], seen: tuple[Matrix, Codes], rng: np.random.Generator
 ) -> RigidMap:
-    """Return the map between known and uploaded rows, each with their classes: that of parts, or else of features.
+    """Return the map from known to uploaded rows, found by pairing parts of the lattices or else by pairing features.
 
-    The map of features is preferred if the anchor is so precise that no features are confused (of h² pairs, the largest
-    error is about 2 v √log h) and it fits the anchor clearly better. It fits a little better even if that of parts is exact.
+    `known` and `seen` hold rows and their classes. The map found from features is preferred under two conditions. The anchor
+    must be so precise that no features are confused (over h² pairs, the largest error is about 2 v √log h). And the map must
+    fit the anchor clearly better, because it fits a little better even if the map found from parts is exact.
     """
     anchored = summarise_anchor(view)
     (X, codes), (Y, seen_codes) = known, seen

@@ -1,10 +1,11 @@
-"""The parts of an upload's lattice paired with the features of known rows, by their steps and the anchor.
+"""Pairing the parts of an upload's lattice with the features of known rows, by their steps and the anchor.
 
 Rows of two participants may generate different lattices, for instance if values of a category are missing in one of them
 only: a one-hot group without missing values is a simplex, with missing values it is a line for each category. But each line
 lies along one feature, and each vertex of a simplex belongs to one. Lines and vertices are therefore paired with features,
 one to one, so that the anchor representation is most likely. The map is then known exactly in all directions in which rows
-differ; in the others it is the likeliest given the anchor. So is the translation, moved to the grid that known rows lie on.
+differ; in the others it is the likeliest given the anchor. The translation is also the likeliest given the anchor, and is
+then moved to the grid that known rows lie on.
 """
 
 from __future__ import annotations
@@ -36,9 +37,10 @@ class _Directions:
     """The features' steps, of shape (k,)."""
 
     def scores(self, agreement: Matrix, steps: Vector) -> Matrix:
-        """Return how well the anchor agrees with each feature, of shape (2, k, h); the second are of the reversed line.
+        """Return how well the anchor agrees with each feature, of shape (2, k, h).
 
-        A feature that is constant among known rows, with a step of zero, may have any step.
+        The first part is for the directions as they are, and the second for the reversed line. A feature that is constant
+        among known rows has a step of zero, and fits every step.
         """
         along = self.vectors @ agreement.T
         if self.steps.size > 1:

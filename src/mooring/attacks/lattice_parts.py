@@ -1,4 +1,4 @@
-"""Parts of a lattice of rows: single columns and one-hot groups; and what a noisy anchor adds to them."""
+"""Parts of a lattice of rows (single columns and one-hot groups), and the statistics of a noisy anchor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mooring.typing import Matrix
 SAME = 1e-5
 """Relative difference of steps that counts as rounding."""
 IMPOSSIBLE = -1e12
-"""Score of a pair that cannot be."""
+"""Score of an impossible pair."""
 _LEAST_NOISE = 1e-3  # smaller anchor noise counts as this
 _LARGEST_RATIO = 20
 
@@ -89,7 +89,7 @@ def find_simplex(rows: Matrix, part: Matrix) -> Simplex:
     points = np.stack([coordinates[vertex_of == vertex].mean(axis=0) for vertex in range(k)])
     squares = ((points[:, None] - points[None]) ** 2).sum(axis=2)
     total = squares.sum() / (2 * (k - 1))
-    steps = (squares.sum(axis=1) - total) / (k - 2) if k > 2 else squares.sum(axis=1) / 2  # two points: steps alike
+    steps = (squares.sum(axis=1) - total) / (k - 2) if k > 2 else squares.sum(axis=1) / 2  # two points have equal steps
     fitted = (steps[:, None] + steps) * (1 - np.eye(k))
     if steps.min() <= 0 or np.abs(fitted - squares).max() > SAME * squares.max():
         raise beyond

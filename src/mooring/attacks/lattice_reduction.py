@@ -25,8 +25,8 @@ _MOST_SHUFFLES = 6
 def lattice_basis(rows: Matrix, *, rng: np.random.Generator) -> Matrix:
     """Return a reduced basis (q, h) of the lattice that the differences of rows (n, h) of rank q generate.
 
-    `rng` selects the few dozen differences to start from; the others are checked, and added if they are missing. Raises
-    `DoesNotApply` if the differences do not generate a lattice.
+    `rng` selects the few dozen differences to start from; the others are checked, and added if the lattice lacks them.
+    Raises `DoesNotApply` if the differences do not generate a lattice.
     """
     differences = (rows - rows[0])[rng.permutation(rows.shape[0])]
     widest = float(np.abs(differences).max(initial=0.0))

@@ -5,12 +5,13 @@ candidates, ρ the share of rows whose records are in the register.
 
 A single candidate is scored by how well it fits any row. With a register, candidates also compete for rows: a row that one
 of them explains is not evidence for the others. With probability ρ a row is one of the candidates, all equally likely, and
-no two rows are the same candidate. Belief propagation approximates the sum over all such assignments: with messages a from
-rows to candidates, b back, and the weight u = C (1 − ρ)/ρ of a row whose record is not in the register,
+no two rows are the same candidate. Belief propagation approximates the sum over all such assignments. Let a be the messages
+from rows to candidates, b those from candidates to rows, and u = C (1 − ρ)/ρ the weight of a row whose record is not in the
+register. The messages are updated until they no longer change:
 
-    a(j, c) = e^ℓ(j, c) / (u + Σ_{c' ≠ c} e^ℓ(j, c') b(j, c')),        b(j, c) = 1 / (1 + Σ_{j' ≠ j} a(j', c)),
+    a(j, c) = e^ℓ(j, c) / (u + Σ_{c' ≠ c} e^ℓ(j, c') b(j, c')),        b(j, c) = 1 / (1 + Σ_{j' ≠ j} a(j', c)).
 
-the odds that a candidate is one of the rows are Σ_j a(j, c).
+The odds that a candidate is one of the rows are then Σ_j a(j, c).
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ _N_ROUNDS = 60
 COVERED = 0.95
 """ρ: a register is meant to list everybody who may be in the data, and misses few."""
 _DAMPING = 0.5  # share of a message that is kept from the round before
-_SETTLED = 1e-4  # change of all log odds after which messages no longer matter
-_LARGEST = 600.0  # of ℓ, so that its exponential is finite
+_SETTLED = 1e-4  # messages have converged if no log odds change by more than this
+_LARGEST = 600.0  # largest ℓ that is used, so that its exponential is finite
 _TINY = 1e-300
 
 

@@ -12,7 +12,7 @@ the model and a register of candidates can compute:
   The expectation of b_i is 1; the rest is noise with the variance Σ w_i (y_i − v)².
 
 The number of members is known, too: Σ w_i = n. With as many equations as candidates, they have one solution, the members.
-This is `mooring.attacks.sums.register` for models, with scores that say how sure the solution is of each candidate.
+This is `mooring.attacks.sums.register` for models, with scores that state how certain each candidate's membership is.
 """
 
 from __future__ import annotations
@@ -35,12 +35,11 @@ from mooring.typing import Labels, Matrix, Vector
 
 FOREST = "forest"
 BOOSTING = {"gradient-boosting": (0.1, 0.0, 1.0), "xgboost": (0.1, 1.0, 2.0)}
-"""The rate, the penalty, and what the second derivatives p (1 − p) of more than two classes are multiplied by."""
+"""The rate, the penalty, and the factor of the second derivatives p (1 − p) if there are more than two classes."""
 _NOISE_SCALES = tuple(np.geomspace(1e-4, 1.0, 9).tolist())  # multiples of `coefficient_scale`
-_BOOTSTRAP_VARIANCE = (
-    0.5  # of a forest's equation with coefficients of length one, if half of the candidates are members
-)
-_COUNT_WEIGHT = 10.0  # of the equation Σ w = n, a multiple of `coefficient_scale`
+# The noise variance of a forest's equation with coefficients of length one, if half of the candidates are members.
+_BOOTSTRAP_VARIANCE = 0.5
+_COUNT_WEIGHT = 10.0  # weight of the equation Σ w = n, as a multiple of `coefficient_scale`
 _LEAST_VARIANCE, _LEAST_LENGTH = 1e-3, 1e-6
 _NUMBERS_AT_ONCE = 2**22
 
@@ -77,7 +76,7 @@ class Equations:
         return float(np.sqrt(total / self.n))
 
     def with_count(self, n_members: int, weight: float) -> Equations:
-        """Return these equations and one more, that the entries of w add up to `n_members`, multiplied by a weight."""
+        """Return these equations and the equation Σ w_i = `n_members`, both sides of which are multiplied by a weight."""
         n, side = self.n + 1, weight * n_members
         square_length = self.square_length + side**2
         if self.coefficients is not None:
@@ -164,10 +163,10 @@ class Solution:
 
     @property
     def scores(self) -> Vector:
-        """The log-likelihood ratio of w_i = 1 against 0 of each entry.
+        """The log-likelihood ratio of w_i = 1 against w_i = 0, for each entry.
 
-        It is the logarithm of the odds after the equations minus that before them, with a Gaussian distribution of w_i both
-        times.
+        It is the difference of the log odds with and without the equations, where w_i has a Gaussian distribution in both
+        cases.
         """
         before = self.share * (1 - self.share)
         after = np.clip(self.variance, _LEAST_VARIANCE, before)
@@ -225,7 +224,7 @@ def _write_linear(model: Model, rows: Matrix, targets: Matrix, penalty: float) -
     features = np.column_stack([features, np.ones(len(rows))])
     if residuals.shape[1] == 2:  # the residuals of two classes are opposite numbers, and one class has all weights
         residuals, weights = residuals[:, 1:], weights[:, 1:]
-    elif residuals.shape[1] > 2:  # those of more classes add up to zero, so that one in K equations says nothing
+    elif residuals.shape[1] > 2:  # those of more classes add up to zero, so that one in K equations is redundant
         contrasts = helmert(residuals.shape[1]).T
         residuals, weights = residuals @ contrasts, weights @ contrasts
     right = penalty * np.vstack([weights, np.zeros(weights.shape[1])])

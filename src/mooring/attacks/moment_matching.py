@@ -2,7 +2,7 @@
 
 Legend: x = population rows, y = target rows, y = x O + Ψᵀ; m_k, S_k class means and covariances, n_k counts on the two
 sides, N_k their sum; B = A O + 1 Ψᵀ + v W, W standard normal. If both sides' rows are drawn from the same Gaussian for each
-class, with mean and covariance unknown, then the likelihood of (O, Ψ) with these nuisances maximised out is
+class, with mean and covariance unknown, then the log-likelihood of (O, Ψ), maximised over these unknowns, is
 
     − ½ Σ_k N_k log det C_k(O, Ψ)  −  ‖B − A O − 1 Ψᵀ‖² / (2 v²),
 

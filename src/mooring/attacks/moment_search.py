@@ -1,7 +1,7 @@
 """The search for the map that matches moments best, from several starts, on a smoothed objective first.
 
-The population and the target's rows are given once, the anchor's evidence for one draw or several. All draws pass each stage
-together, with the same result as separately.
+There is one population and one set of target rows, but the anchor's evidence may come from several draws. All draws go
+through each stage together, with the same results as one by one.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def plain_starts(match: MomentMatch) -> dict[str, Array]:
 def minimise_each(match: MomentMatch, starts: list[Array], max_iterations: int) -> list[Minima]:
     """Return the minima from each of several starts, whose shapes broadcast to (n, h, h).
 
-    As many starts as fit into the cache are followed together, because most of the time of a step on few numbers is
-    spent on calling functions.
+    As many starts as fit into the cache are followed together, because a step on few numbers spends most of its time on
+    calling functions.
     """
     n, (n_classes, *shape) = match.n_draws, match.target.covariances.shape
     at_once = max(1, _NUMBERS_TOGETHER // max(1, n * n_classes * math.prod(shape)))  # without common classes, zero
@@ -186,7 +186,7 @@ def _power_steps(match: MomentMatch, linear: Array, O: Array) -> Array:
 
 
 def _with_better_signs(match: MomentMatch, signs: _Signs, minima: Minima, limit: int, *, n_rounds: int) -> Minima:
-    """Reverse axes that third moments vote against, and keep this if likelihood and votes together improve."""
+    """Reverse axes that third moments vote against, and keep the result if likelihood and votes together improve."""
     xp = namespace_of(match.pull)
     trying = np.arange(minima.value.size)
     for _ in range(n_rounds):

@@ -51,7 +51,7 @@ def pseudoinverses(matrices: Array) -> Array:
     xp = namespace_of(matrices)
     try:
         inverses = xp.linalg.inv(matrices)
-    except (np.linalg.LinAlgError, RuntimeError):  # one is exactly singular; torch's error is a RuntimeError
+    except (np.linalg.LinAlgError, RuntimeError):  # a matrix is exactly singular; torch's error is a RuntimeError
         return xp.linalg.pinv(matrices)
     residual = xp.max(xp.abs(matrices @ inverses - identity_like(matrices)), axis=(-2, -1))
     if bool(xp.all(residual <= _TRUSTED_RESIDUAL)):

@@ -152,8 +152,8 @@ class AnchorDraws:
 def anchor_row_error(view: CollusionView, variance: float) -> Array:
     """Return the covariance of the rows' error if every entry of the map has an error of this variance.
 
-    A small turn Ω with independent entries of that variance moves a row x by x Ω, so the variance of each coordinate is the
-    given one times ‖x‖², here averaged over the uploaded rows around the uploaded anchor's mean.
+    A small turn Ω with independent entries of this variance moves a row x by x Ω, so each coordinate moves with this
+    variance times ‖x‖². Here ‖x‖² is averaged over the uploaded rows, measured from the uploaded anchor's mean.
     """
     Y, B = view.target_upload.representation, view.target_upload.anchor_representation
     xp = namespace_of(Y)

@@ -78,7 +78,7 @@ class Attack:
 
     @property
     def is_own(self) -> bool:
-        """Whether the attack is mooring's own, so that its results can be kept by its name."""
+        """Whether the attack is mooring's own, so that its results can be cached under its name."""
         return ATTACKS.get(self.name) is self and self.function.__module__.startswith("mooring.")
 
     def __call__(self, view: Any, *, rng: np.random.Generator) -> Finding:
@@ -107,8 +107,8 @@ ATTACKS: dict[str, Attack] = {
             moments,
             batch=moments_batch,
         ),
-        Attack("joint-moments", "the same, with everybody's rebuilt rows", joint_moments),
-        Attack("refine", "denoised rows, aligned again with the upload, in turns", refine),
+        Attack("joint-moments", "the moments of everybody's rebuilt rows, and the anchor", joint_moments),
+        Attack("refine", "rows denoised and aligned with the upload, repeatedly", refine),
         Attack("principal-axes", "the upload's covariance", principal_axes),
         Attack("independent-components", "independence of the columns", independent_components),
         Attack("lattice", "columns of whole numbers or yes/no, by lattice reduction", lattice),
@@ -119,7 +119,7 @@ ATTACKS: dict[str, Attack] = {
         Attack("column-space", "the span of the sums, where features exceed rows", column_space, view=SumView),
         Attack("class-of-one", "a label that a single row carries", class_of_one, view=SumView),
         Attack("value-of-one", "a feature that a single row carries", value_of_one, view=SumView),
-        Attack("register", "a register of everybody who may be in it, solved for", register, view=SumView),
+        Attack("register", "a register of everybody who may be in the data", register, view=SumView),
         Attack(
             "pairwise-difference",
             "the sums of pairs against the colluders' rows",
@@ -129,7 +129,9 @@ ATTACKS: dict[str, Attack] = {
         Attack("empty-cells", "pairs of values that no honest row has", empty_cells, view=PairwiseView),
         Attack("synthetic-rows", "synthetic rows drawn from the total", synthetic_rows, view=PairwiseView),
         Attack("level-of-one", "a level that a single row has", level_of_one, view=PairwiseView),
-        Attack("pairwise-register", "a register, solved for from sums of pairs", pairwise_register, view=PairwiseView),
+        Attack(
+            "pairwise-register", "a register of everybody who may be in the data", pairwise_register, view=PairwiseView
+        ),
     )
 }
 """Every attack that mooring knows, the paper's first. The strongest of them bounds leakage from below, never from above."""
@@ -158,7 +160,7 @@ def resolve_attack(attack: str | Attack | Callable[..., Any]) -> Attack:
 
 
 def attacks_on(view: type, attacks: Iterable[str | Attack | Callable[..., Any]] | None = None) -> tuple[Attack, ...]:
-    """Return those of some attacks, or of all in the registry, that take this kind of view."""
+    """Return the attacks that take this kind of view, chosen from `attacks` or, by default, from the whole registry."""
     known = ATTACKS.values() if attacks is None else map(resolve_attack, attacks)
     return tuple(attack for attack in known if issubclass(view, attack.view))
 

@@ -6,8 +6,9 @@ score. The model under attack and its complement are left out of the row's two m
 same number of models; the spread is that of all rows and models. If a model reveals nothing, the scores of members and of
 others have the same distribution.
 
-The statistics are the confidence in the row's label, and how far the parameters lie from their mean over all models against
-the row's gradient of the loss. The latter is computed from outputs, as for a model that is linear in its parameters.
+There are two statistics. One is the confidence in the row's label. The other is how far the model's parameters lie from
+their mean over all models in the direction opposite to the gradient of the row's loss. It is computed from outputs, as for a
+model that is linear in its parameters.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def transpose(matrices: Array) -> Array:
 
 
 def identity_like(matrices: Array) -> Array:
-    """Return the identity of the size, type and device of square `matrices`."""
+    """Return the identity matrix with as many rows as `matrices` have columns, of the same type and device."""
     xp = namespace_of(matrices)
     return xp.eye(matrices.shape[-1], dtype=matrices.dtype, device=device_of(matrices))
 
@@ -267,7 +267,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def is_on_gpu(array: Array) -> bool:
-    """Return whether the array is on a GPU, so that reading a number of it would wait."""
+    """Return whether the array is on a GPU, so that reading a number from it would make the host wait."""
     return not _is_numpy(array) and bool(array_api_compat.is_torch_array(array) and array.is_cuda)
 
 

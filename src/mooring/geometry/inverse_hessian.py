@@ -7,8 +7,8 @@ remembered s, y, u as columns; γ = sᵀy / yᵀu of the newest pair; R_ij = s_i
 
 R is triangular in the order of time: a new pair adds a column to R⁻¹, and dropping the oldest pair removes a row and a
 column, so that no system is ever solved. Sᵀg and Uᵀg follow from Sᵀy and Uᵀy. An iteration takes two passes over the
-memory, whatever its length. Small arrays are on the device of the vectors, so that the host need not wait for it, or on
-the host, which is faster if it waits anyway.
+memory, whatever its length. Small arrays are kept on the device of the vectors, so that the host need not wait for that
+device. Where the host waits anyway, they are kept on the host, which is faster.
 """
 
 from __future__ import annotations

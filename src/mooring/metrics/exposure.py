@@ -21,7 +21,7 @@ from mooring.typing import Matrix
 
 FEW_VALUES = 20
 """Carriers are sought for each value of a column with at most this many values."""
-_FEWEST_ASKED, _MOST_ASKED, _MOST_CELLS = 20, 500, 1_000_000  # limits: each value ranks all rows, for every attack
+_FEWEST_ASKED, _MOST_ASKED, _MOST_CELLS = 20, 500, 1_000_000  # each attack ranks all rows for each value
 _SIGNIFICANCE = 0.05
 _N_SHUFFLES = 20
 _WELL_REBUILT = 0.3
@@ -94,7 +94,7 @@ def find_exposed_value(
     guessed: Iterable[Matrix],
     name_of: Callable[[int, float], str],
 ) -> tuple[str, Figure] | None:
-    """Return the value whose carriers are identified most above guessing, as a figure, and the attack that does so.
+    """Return the attack that identifies the carriers of some value most above guessing, and the figure of this value.
 
     Returns None if no value is identified above guessing, or only by chance. A value counts only if as many carriers would
     be identified at random with a probability below 0.05, corrected for all values and all sets of rows that attacks rank
@@ -138,9 +138,10 @@ def find_exposed_value(
 def find_exposed_column(
     truth: Matrix, rebuilt: Iterable[tuple[str, Matrix]], *, guessed: Iterable[Matrix], names: Callable[[int], str]
 ) -> tuple[str, Figure] | None:
-    """Return the column that is rebuilt best compared with guessing, and the attack. Errors are relative to its spread.
+    """Return the attack that rebuilds some column best compared with guessing, and the figure of this column.
 
-    `rebuilt` and `guessed` are as for `find_exposed_value`; `names` describes a column.
+    The error of a column is relative to the column's spread. `rebuilt` and `guessed` are as for `find_exposed_value`;
+    `names` describes a column.
     """
     control = np.min([_column_errors(truth, rows) for rows in guessed], axis=0)
     tries = [(attack, _column_errors(truth, rows)) for attack, rows in rebuilt]

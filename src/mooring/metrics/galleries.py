@@ -43,8 +43,8 @@ class Galleries:
 def build_galleries(labels: ArrayLike, *, n_candidates: int = 10, n_queries: int | None = None, seed: int) -> Galleries:
     """Return galleries of `n_candidates` rows: a row itself, and distinct other rows of its label.
 
-    `n_queries` limits the number of galleries, which are drawn among the rows that can have one; by default, all of them
-    do. `seed` is that of queries, candidates and positions of the true match.
+    By default every row whose label has enough rows gets a gallery; `n_queries` of these rows are drawn if there are more.
+    `seed` determines the queries, the candidates and the positions of the true match.
 
     Examples
     --------
@@ -82,8 +82,9 @@ def build_identity_galleries(
 ) -> Galleries:
     """Return galleries that consist of a reference row of the query's identity and rows of distinct other identities.
 
-    The identities are those of the reconstructed rows, and of the clean reference rows. Every query has
-    `galleries_per_query` independent galleries of `n_candidates` rows, including the true match.
+    `query_identities` are those of the reconstructed rows, and `reference_identities` those of the clean reference rows.
+    Every query whose identity is among the references has `galleries_per_query` independent galleries of `n_candidates`
+    rows, including the true match.
 
     Examples
     --------

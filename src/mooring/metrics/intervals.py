@@ -20,14 +20,8 @@ from mooring.randomness import require_generator
 from mooring.serialization import FloatOrNaN, Record
 from mooring.typing import Indices, Matrix
 
-_NUMBERS = (
-    "attribute",
-    "empirical_epsilon",
-    "median_r2",
-    "membership_auc",
-    "psnr",
-    "ssim",
-)  # higher is worse, no shares
+# Figures that are not shares of rows, although a higher value is worse.
+_NUMBERS = ("attribute", "empirical_epsilon", "median_r2", "membership_auc", "psnr", "ssim")
 LEVEL = 0.95
 """The confidence level of every interval."""
 N_RESAMPLES = 2000
@@ -167,7 +161,7 @@ class Figure(Record):
 
 
 def round_number(number: float, n_decimals: int, rounding: str) -> float:
-    """Return a number rounded as a mode of `decimal` says, after errors of representation are removed; NaN stays NaN."""
+    """Return a number rounded in a mode of `decimal`, after errors of representation are removed; NaN stays NaN."""
     if math.isnan(number):
         return number
     return float(Decimal(repr(round(float(number), 12))).quantize(Decimal(1).scaleb(-n_decimals), rounding=rounding))
@@ -286,9 +280,9 @@ def mean_ratio(
 
     Numerators and denominators are of shape (n, k); columns whose denominators sum to zero are left out. The mean is linear
     in the numerators, so paired differences give the difference of two such means. Rows of one cluster may depend on each
-    other. `pseudo_rows` adds discordant rows to the variance only, so that rows which all agree have a positive error; 1 for
-    one column gives the interval of Agresti and Min (2005) for paired proportions, without its shrunken centre. The value
-    is NaN if no column remains, and the error also for a single row or cluster.
+    other. `pseudo_rows` adds discordant rows to the variance only, so that rows which all agree have a positive error. For
+    one column, `pseudo_rows` of 1 gives the interval of Agresti and Min (2005) for paired proportions, without its shrunken
+    centre. Value and error are NaN if no column remains; the error is also NaN for a single row or cluster.
 
     Examples
     --------

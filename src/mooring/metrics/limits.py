@@ -49,7 +49,7 @@ class LeakageLimit(Record):
         parsed = _SHAPE.match(words.lower())
         name = "" if parsed is None else parsed["measure"].replace("_", " ").strip()
         if parsed is not None and name in _MEASURES and parsed["rate"] and "membership" not in name:
-            expected = "a bound alone: only limits on membership are at a rate of false positives"
+            expected = "without a rate of false positives, which only limits on membership have"
             raise InputError("limit", expected=expected, got=repr(words), cure=f"Leave out 'at {parsed['rate']} %'.")
         if parsed is None or name not in _MEASURES:
             raise InputError(
@@ -62,13 +62,13 @@ class LeakageLimit(Record):
             bound = float(parsed["bound"]) / (100 if parsed["percent"] else 1)
         except ValueError:
             raise InputError(
-                "limit", expected="a number as its bound", got=repr(words), cure="Write 0.5 or 20 %."
+                "limit", expected="such that its bound is a number", got=repr(words), cure="Write 0.5 or 20 %."
             ) from None
         at_least = parsed["side"] in ("at least", ">=", "≥")
         measure = _MEASURES[name]
         if bound > 1 and measure not in (*_ERRORS, "epsilon"):
             cure = "Did you mean a percentage? Write '%'."
-            raise InputError("limit", expected="a share of at most 1, or of 100 %", got=repr(words), cure=cure)
+            raise InputError("limit", expected="a share of at most 1, which is 100 %", got=repr(words), cure=cure)
         if (parsed["rate"] or "1") != "1":
             measure = measure.replace("at_1", "at_0.1")
         if at_least != (measure in _ERRORS):

@@ -28,10 +28,10 @@ class Measure:
     explanation: str
     """What the measure counts, in a few words for a table."""
     clause: str
-    """What an attack achieves by it, with places for {attack}, {figure}, {n} (rows), {name} (of a column or value) and
-    {others} (non-members to a false alarm)."""
+    """What an attack achieves by this measure, with places for {attack}, {figure}, {n} (rows), {name} (of a column or value)
+    and {others} (the number of non-members per false alarm)."""
     limit: str = ""
-    """How a limit names it; empty if limits cannot bound it."""
+    """The measure's name in a limit; empty if no limit can bound it."""
 
 
 _REBUILDS = "'{attack}' rebuilds "
@@ -48,20 +48,20 @@ MEASURES = {
     "membership_at_0.1_percent": Measure(
         "Membership",
         "members recognised (TPR @ 0.1 % FPR)",
-        "the same at 0.1 % false positives, or at the lowest rate that can be shown",
+        "share of uploaded rows recognised as uploaded, at 0.1 % false positives or at the lowest rate that can be shown",
         _MEMBERS + "members",
     ),
     "outlying_membership_at_1_percent": Measure(
         "Membership",
         "outlying members recognised (TPR @ 1 % FPR)",
-        "the same for the tenth of the rows that lies farthest from its class",
+        "share of the tenth of uploaded rows farthest from their class that is recognised, at 1 % false positives",
         _MEMBERS + "most outlying tenth of the members",
         "outlying membership",
     ),
     "outlying_membership_at_0.1_percent": Measure(
         "Membership",
         "outlying members recognised (TPR @ 0.1 % FPR)",
-        "the same at 0.1 % false positives, or at the lowest rate that can be shown",
+        "share of the tenth of uploaded rows farthest from their class that is recognised, at 0.1 % false positives",
         _MEMBERS + "most outlying tenth of the members",
     ),
     "membership_auc": Measure(

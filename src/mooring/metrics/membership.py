@@ -94,11 +94,11 @@ class Membership:
     def _rate_interval(self, rate: float) -> Interval:
         """Return the interval of a true positive rate over other draws of the members and of the others.
 
-        The threshold with this false positive rate has R of the n others above it, where R is binomial. Given R, it lies
-        between two neighbouring scores of the others, and either is taken with probability one half. If it lies above all
-        others, half of the members above them are taken to lie above it, since nothing is known about its place. Given the
-        threshold, the true positive rate has Jeffreys' posterior from the members above it. The interval lies between equal
-        tails of this mixture.
+        The threshold with this false positive rate has R of the n others above it, where R is binomial. Given R, the
+        threshold lies between two neighbouring scores of the others, and either is taken with probability one half. Nothing
+        is known about the place of a threshold above all others, so half of the members above all others are taken to lie
+        above it. Given the threshold, the true positive rate has Jeffreys' posterior from the members above it. The interval
+        lies between equal tails of this mixture.
         """
         from scipy.optimize import brentq  # takes half a second to load
 
@@ -222,7 +222,7 @@ def bound_epsilon(included: ArrayLike, excluded: ArrayLike, *, delta: float) -> 
         got = f"{runs[0].size} with and {runs[1].size} without the record"
         raise InputError("included", expected="two scores of each kind", got=got, cure="Run the mechanism more often.")
     if not 0 <= delta < 1:
-        raise InputError("delta", expected="from 0 to 1", got=str(delta), cure="Pass the δ of the claim.")
+        raise InputError("delta", expected="at least 0 and below 1", got=str(delta), cure="Pass the δ of the claim.")
 
     def ratio(true: Matrix, false: Matrix) -> Matrix:
         with np.errstate(divide="ignore"):

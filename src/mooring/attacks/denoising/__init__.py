@@ -11,8 +11,8 @@ from mooring.attacks.denoising.kernel import denoise_by_kernels
 from mooring.attacks.reconstruction import Reconstruction
 
 Denoiser = Callable[..., Reconstruction]
-"""Takes a `Reconstruction`, the `CollusionView` and, by keyword, a `numpy.random.Generator`; returns one whose rows are
-replaced by their posterior mean, or raises `DoesNotApply`."""
+"""Takes a `Reconstruction`, the `CollusionView` and, by keyword, a `numpy.random.Generator`. Returns a `Reconstruction`
+whose rows are replaced by their posterior mean, or raises `DoesNotApply`."""
 
 DENOISERS: Mapping[str, Denoiser] = MappingProxyType(
     {"gaussian": denoise_by_gaussians, "kernel": denoise_by_kernels, "grid": denoise_by_grids}

@@ -96,7 +96,7 @@ def denoise_by_gaussians(
 
 
 def split_error(reconstruction: Reconstruction, view: CollusionView) -> tuple[Array, Array]:
-    """Return σ² I and E, the covariances of noise and of map error in the rebuilt rows; both zero raise `DoesNotApply`."""
+    """Return σ² I and E, the covariances of noise and map error in rebuilt rows; raise `DoesNotApply` if both are zero."""
     rows = reconstruction.rows
     xp = namespace_of(rows)
     left = view.data_noise_scale if reconstruction.data_noise_scale is None else reconstruction.data_noise_scale

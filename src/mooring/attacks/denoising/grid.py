@@ -35,7 +35,7 @@ def denoise_by_grids(
 ) -> Reconstruction:
     """Return rebuilt rows replaced by their posterior mean under a latent-class model of the declared columns.
 
-    It does not apply if no columns are declared, the rows carry no known error, or nothing is known about the population.
+    It does not apply if no columns are declared, the rows carry no known error, or the attacker knows too few records.
     """
     require_generator(rng)
     if not view.columns:
@@ -123,8 +123,8 @@ def _fit(
 ) -> tuple[LatentClasses, ...]:
     """Fit models to known records and participants' noisy rows, of which some are left out if there are more than `most`.
 
-    The models differ in where their fit starts. Behind a projection there is only one, and noisy rows are used only if few
-    records are known.
+    The models differ in where their fit starts. Behind a projection there is only one model, and noisy rows are used only if
+    few records are known.
     """
     pooled = np.concatenate(list(rows_of.values()))
     step = 1 if most is None else 1 + pooled.shape[0] // most

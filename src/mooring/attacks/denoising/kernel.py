@@ -18,8 +18,8 @@ by Stein's unbiased estimate of the risk of f = E[x | x̂],
 
 which needs no true row. c² = 0 leaves a set out, and without both sets a class is a Gaussian. The trace is exact: with
 f = x̂ + N ∇ log p(x̂) it is a Laplacian. Everything is computed in coordinates in which N = I. If the target's class means
-differ from the others' (`Population.estimate_shift`), atoms move with them if that lowers the estimated risk. They need not,
-because a class mean may also differ by the proportions of the same kinds of rows.
+differ from the others' (`Population.estimate_shift`), atoms move with them if that lowers the estimated risk. It need not,
+because class means also differ where participants have the same kinds of rows in different proportions.
 """
 
 from __future__ import annotations

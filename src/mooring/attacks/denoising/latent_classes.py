@@ -20,7 +20,7 @@ from mooring.attacks.denoising.atoms import AtomGroup
 from mooring.attacks.view import Codes
 from mooring.typing import Matrix
 
-_WEIGHT = 4.0  # weight, in rows, of the distribution over all rows in that of a component
+_WEIGHT = 4.0  # weight, in rows, of the distribution over all rows in the distribution of a component
 _LABEL_WEIGHT = 1.0
 _FIRST_PRIOR_WEIGHT, _PRIOR_WEIGHTS, _PRIOR_ROUNDS = 20.0, (0.5, 1e4), 3
 _SMOOTHED = 0.5  # smoothed share of a distribution over a grid

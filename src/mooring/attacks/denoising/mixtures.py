@@ -1,7 +1,7 @@
 """Mixtures of Gaussians as densities of rows with noise of unit covariance, and Stein's estimate of the risk.
 
-Legend: x a row with noise, p its density, L the covariance of a Gaussian, and S = L + I that with the noise. The posterior
-mean of the row without noise is x + ∇ log p(x); its risk follows from |∇ log p|² and ∆p / p (see `kernel`).
+Legend: x a row with noise, p its density, L the covariance of a Gaussian, and S = L + I its covariance with the noise. The
+posterior mean of the row without noise is x + ∇ log p(x); its risk follows from |∇ log p|² and ∆p / p (see `kernel`).
 """
 
 from __future__ import annotations

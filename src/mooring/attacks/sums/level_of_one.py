@@ -3,9 +3,9 @@
 Legend: h the weights of a row on the levels of all columns, w = h_a its weight on level a.
 
 Only one row has the level a if Σ h_a is at most one and the sums of products of a with each other column are those of one
-row: on one level of a column, or on two neighbouring nodes of a number. Then Σ h_a h_b = w h_b for all levels b of other
-columns: the sums are that row's weights times w. Several rows that are equal in all other columns look like one row, and
-each of them is read off.
+row, which is on one level of a category or on two neighbouring nodes of a number. Then Σ h_a h_b = w h_b for all levels b of
+other columns, so that the sums are that row's weights times w. Several rows that are equal in all other columns look like
+one row, and each of them is read off.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ _ROUNDING = 1e-9
 def leverage(view: SumView, *, rng: np.random.Generator) -> MembershipScores:
     """Score by −zᵀM⁻¹z for z = (φ, y) and M = Σzzᵀ over the honest rows.
 
-    For φ alone this is the leverage; with the label it is the leverage plus the squared residual of least squares. If M
+    For φ alone zᵀM⁻¹z is the leverage; with the label it is the leverage plus the squared residual of least squares. If M
     is a Wishart matrix of n rows of length D, the log-likelihood ratio of membership is (n − D − 2)/2 log(1 − zᵀM⁻¹z), apart
     from terms of the population. Noise widens the spectrum of M by about σ√D, which is added to it.
     """

@@ -2,7 +2,7 @@
 
 Legend: h_j the weights of a row on the levels of column j; φ_j = M_j h_j its coordinates, c the constant; β the bubbles
 (M and bubbles as in `workload`).
-What a row adds to the total are the products φ_i φ_jᵀ of two columns, c φ_j, cβ and c², but no φ_j φ_jᵀ.
+A row adds to the total the products φ_i φ_jᵀ of two columns, c φ_j, cβ and c², but no φ_j φ_jᵀ.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from mooring.typing import Matrix
 class PairwiseView(TotalView):
     """The general total.
 
-    Rows of it are `LabelledFeatures` without outcomes: their features are h of all columns, the label's among them, and then
-    the curves 4t(1 − t) of the bubbles.
+    Its rows are `LabelledFeatures` without outcomes. Their features are the weights h on the levels of all columns,
+    including the label, followed by the curves 4t(1 − t) of the bubbles.
     """
 
     layout: PairwiseLayout

@@ -1,7 +1,7 @@
 """Synthetic rows: a row close to a synthetic row is likelier to be in the sums that the synthetic rows were drawn from.
 
-The attacker draws synthetic rows from the total, as `mooring synthesize` does, and scores a candidate by how near the
-nearest is. A generator that repeats its rows is caught by this.
+The attacker draws synthetic rows from the total, as `mooring synthesize` does, and scores a candidate by its distance from
+the nearest one. This detects a generator that repeats the rows it was made from.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Legend: q the features of a row as integers, B the resolution, S = Σ q qᵀ and T = Σ q yᵀ over the honest rows.
 
 A hat function at the end of a range, or a rare category, may be zero in all rows but one. Then S[j, :] = q_j q, so that
-‖S[j, :]‖² = S[j, j] ‖q‖² with ‖q‖ ≤ B, and T[j, :] = q_j y. If several rows carry the feature, S[j, :] is longer, because
-features overlap at least in the constant, and √S[j, j] divides it by chance only.
+‖S[j, :]‖² = S[j, j] ‖q‖² with ‖q‖ ≤ B, and T[j, :] = q_j y. If several rows carry the feature, S[j, :] is longer than
+that, because the features of different rows overlap at least in the constant, and √S[j, j] divides S[j, :] only by chance.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ class LabelledFeatures:
     def encode(cls, layout: SumLayout | ClassLayout, features: Matrix, labels: Matrix) -> LabelledFeatures:
         """Return quantised φ and encoded labels, as a participant computes them before adding them up.
 
-        Sums by class round φ at random, which is left out, and have an indicator of the class for the label.
+        Sums by class round φ at random; this method leaves the rounding out. In these sums the label is an indicator of the
+        class.
 
         Parameters
         ----------

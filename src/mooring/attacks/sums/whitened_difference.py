@@ -14,8 +14,8 @@ def whitened_difference(view: SumView, *, rng: np.random.Generator) -> Membershi
     """Score by the likelihood ratio of the difference with and without the candidate, under a Gaussian model.
 
     In the eigenbasis V of S, with x = Vᵀφ and eigenvalues nλ, the difference d = S − n E φφᵀ has entries of variance
-    n(1 + n/n_c) λ_i λ_j, where the second term is the error of n_c known rows of the population, plus noise, which is the
-    same in every basis. A member adds x xᵀ to d, and x yᵀ to the difference of T.
+    n(1 + n/n_c) λ_i λ_j plus the variance of the noise, which is the same in every basis. The term n/n_c is the error of the
+    expectation, which comes from n_c known rows of the population. A member adds x xᵀ to d, and x yᵀ to the difference of T.
     """
     population, sums, candidates = view.require_population(), view.honest, view.candidates
     n, known = sums.n_rows, len(population.features)
