@@ -5,14 +5,15 @@ variance of the noise on the total; a the share of the budget for S; c the numbe
 
 Adding or removing a person changes (S, T) by at most m (Δ_S, Δ_T). Both are released with independent discrete Gaussian
 noise, of variance σ_S² on the diagonal of S and σ_S²/2 above it, since the norm counts those entries twice. The general
-total has one such matrix and no T, sums by class have one for each class.
+total has one such matrix and no T; sums by class have one such matrix for each class and no T.
 
-Rounded continuous noise would be the exact Gaussian mechanism: sums are integers, so that adding rounded noise is rounding
-sums with noise, which is post-processing. It is (ε, δ′)-differentially private with the exact δ′ of Balle and Wang (2018),
-where μ = m √(Δ_S²/σ_S² + Δ_T²/σ_T²) is the distance of neighbours in standard deviations. A discrete Gaussian of variance σ²
-differs from a rounded one by at most 1/(24 σ²) in total variation (docs/privacy.md), N of them by at most τ = Σ 1/(24 σ²),
-which costs δ = δ′ + (1 + e^ε) τ. In units of the integers σ is so large that this is nil up to an ε of about ten. Where it
-is not, the noise follows from ρ-zCDP of the discrete Gaussian, ρ = μ²/2 (Canonne, Kamath and Steinke 2020).
+Rounded continuous noise would give the guarantee of the Gaussian mechanism: because sums are integers, adding rounded noise
+is the same as rounding the noisy sums, which is post-processing. That guarantee is (ε, δ′)-differential privacy with the
+exact δ′ of Balle and Wang (2018), where μ = m √(Δ_S²/σ_S² + Δ_T²/σ_T²) is the distance of neighbours in standard deviations.
+A discrete Gaussian of variance σ² differs from a rounded one by at most 1/(24 σ²) in total variation (docs/privacy.md), and
+N of them differ by at most τ = Σ 1/(24 σ²), so that δ = δ′ + (1 + e^ε) τ. In units of the integers, σ is so large that the
+second term is negligible up to an ε of about ten. Where it is not negligible, the noise follows from ρ-zCDP of the discrete
+Gaussian, ρ = μ²/2 (Canonne, Kamath and Steinke 2020).
 
 Every participant adds 1/(quorum − c) of the variance, so that the honest contributions in any total of at least `quorum`
 contributions carry all of it. A sum of discrete Gaussians is not exactly a discrete Gaussian, but if each has a standard
@@ -23,6 +24,7 @@ deviation of at least four units, the difference is below 10⁻⁶⁷ times the 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -40,16 +42,17 @@ from mooring.mechanisms.sums.sums import Integers, SumLayout
 from mooring.metrics.membership import gaussian_epsilon
 from mooring.typing import Vector
 
-NoiseT = TypeVar("NoiseT")
+NoiseT = TypeVar("NoiseT", bound="Noise")
 
 PRODUCT_SHARE = 0.5
-"""Share of the budget for S: a constant, since one chosen by rows would disclose something about them. On tables that no
-report uses, shares from 0.3 to 0.65 gave the same area under the ROC curve to within 0.008."""
+"""Share of the budget for S. It is a constant, because a share chosen by looking at rows would disclose something about
+them. On tables that appear in none of mooring's results, shares from 0.3 to 0.65 gave the same area under the ROC curve to
+within 0.008."""
 MOST_NUMBERS_A_ROW = 0.1
 """Maximum number of entries of a total without noise, per row of a quorum.
 
-An attacker with a register of candidates can solve for the members, the better the more entries there are per row. This
-limit is not a guarantee."""
+An attacker with a register of candidates can solve for the members, and succeeds more often if there are more entries per
+row. This limit is not a guarantee."""
 _LEAST_SCALE = 4  # minimum standard deviation of a participant's noise, in units
 _FALSE_ALARMS = 0.01
 _LARGEST_EXACT = 20.0  # the largest ε for which the exact accounting is used
@@ -102,66 +105,66 @@ class SumPrivacy:
             )
 
 
-class Noise(Protocol):
-    """The noise of one participant on a vector of sums. It is drawn for vectors of the layout that it was calibrated for."""
+@dataclass(frozen=True)
+class Noise(ABC):
+    """The discrete Gaussian noise of one participant on a vector of sums; variances are in squared units of the integers.
 
-    @property
-    def on_products(self) -> int:
-        """Variance on diagonals of products, in squared units of the integers."""
+    It is drawn for vectors of the layout that it was calibrated for.
+    """
+
+    on_products: int
+    """Variance on diagonals of products; entries off them get half of it."""
+
+    @abstractmethod
+    def variances(self, layout: Any) -> list[tuple[npt.NDArray[np.bool_], Fraction]]:
+        """Return the variances, each with a mask of the numbers of the vector that have it."""
 
     def draw(self, layout: Any, words: Words) -> Integers:
         """Return the noise for one vector of sums."""
+        return np.asarray(self.draw_many(layout, words, 1)[0])
 
     def draw_many(self, layout: Any, words: Words, n_draws: int) -> Integers:
         """Return the noise for several vectors of sums, of shape (n_draws, size)."""
+        noise = np.empty((n_draws, layout.size), dtype=np.int64)
+        for entries, variance in self.variances(layout):
+            drawn = draw_discrete_gaussians(words, variance, n_draws * int(entries.sum()))
+            noise[:, entries] = drawn.reshape(n_draws, -1)
+        return noise
 
     def deviations(self, layout: Any) -> Vector:
         """Return the standard deviation of each number of the vector, in units of the integers."""
+        variances = np.empty(layout.size)
+        for entries, variance in self.variances(layout):
+            variances[entries] = float(variance)
+        return np.asarray(np.sqrt(variances))
+
+    def bound_distance(self, layout: Any, honest: int) -> float:
+        """Return τ, a bound on the total variation between the noise of `honest` participants and rounded noise."""
+        return float(sum(int(entries.sum()) / (24 * honest * variance) for entries, variance in self.variances(layout)))
 
 
 @dataclass(frozen=True)
-class SumNoise:
-    """The variances of the discrete Gaussian noise of one participant, in squared units of the integers."""
+class SumNoise(Noise):
+    """The noise of one participant on S and T."""
 
-    on_products: int
-    """Variance on the diagonal of S; entries above the diagonal get half of it."""
     on_outcomes: int
     """Variance on T."""
 
-    def draw(self, layout: SumLayout, words: Words) -> Integers:
-        """Return the noise for one vector of sums."""
-        return np.asarray(self.draw_many(layout, words, 1)[0])
-
-    def draw_many(self, layout: SumLayout, words: Words, n_draws: int) -> Integers:
-        """Return the noise for several vectors of sums, of shape (n_draws, size)."""
-        rows, columns = np.triu_indices(layout.n_features)
-        on_diagonal, n_outcomes = rows == columns, layout.size - layout.n_products
-        noise = np.empty((n_draws, layout.size), dtype=np.int64)
-        products = noise[:, : layout.n_products]
-        for entries, variance in ((on_diagonal, self.on_products), (~on_diagonal, Fraction(self.on_products, 2))):
-            drawn = draw_discrete_gaussians(words, Fraction(variance), n_draws * int(entries.sum()))
-            products[:, entries] = drawn.reshape(n_draws, -1)
-        drawn = draw_discrete_gaussians(words, Fraction(self.on_outcomes), n_draws * n_outcomes)
-        noise[:, layout.n_products :] = drawn.reshape(n_draws, -1)
-        return noise
-
-    def deviations(self, layout: SumLayout) -> Vector:
-        """Return the standard deviation of each number of the vector, in units of the integers."""
-        rows, columns = np.triu_indices(layout.n_features)
-        on_products = self.on_products * np.where(rows == columns, 1.0, 0.5)
-        on_outcomes = np.full(layout.size - layout.n_products, float(self.on_outcomes))
-        return np.asarray(np.sqrt(np.concatenate([on_products, on_outcomes])))
+    def variances(self, layout: SumLayout) -> list[tuple[npt.NDArray[np.bool_], Fraction]]:
+        """Return the variances of the diagonal of S, of the entries above it and of T."""
+        is_product = np.arange(layout.size) < layout.n_products
+        on_diagonal = np.zeros(layout.size, dtype=np.bool_)
+        on_diagonal[: layout.n_products] = np.equal(*np.triu_indices(layout.n_features))
+        return [
+            (on_diagonal, Fraction(self.on_products)),
+            (is_product & ~on_diagonal, Fraction(self.on_products, 2)),
+            (~is_product, Fraction(self.on_outcomes)),
+        ]
 
     def scales(self, layout: SumLayout, n_contributions: int) -> tuple[float, float]:
         """Return σ_S and σ_T of a total of `n_contributions`, in the units of `SumLayout.unpack`."""
         S = math.sqrt(n_contributions * self.on_products) / layout.resolution**2
         return S, math.sqrt(n_contributions * self.on_outcomes) / (layout.outcome_resolution * layout.outcome.unit)
-
-    def bound_distance(self, layout: SumLayout, honest: int) -> float:
-        """Return τ, a bound on the total variation between the noise of `honest` participants and rounded noise."""
-        above, outcomes = layout.n_products - layout.n_features, layout.size - layout.n_products
-        on_S = (layout.n_features + 2 * above) / self.on_products
-        return (on_S + outcomes / self.on_outcomes) / (24 * honest)
 
 
 @lru_cache(maxsize=64)
@@ -183,7 +186,7 @@ def calibrate_sums(layout: SumLayout, privacy: SumPrivacy) -> SumNoise:
         squared = Fraction(multiplier) ** 2 / honest
         return SumNoise(math.ceil(squared * products / share), math.ceil(squared * outcomes / (1 - share)))
 
-    noise = _find_noise(privacy, make, lambda noise: noise.bound_distance(layout, honest))
+    noise = _find_noise(privacy, layout, make)
     if min(noise.on_products / 2, noise.on_outcomes) < _LEAST_SCALE**2:
         raise InputError(
             "resolution",
@@ -210,36 +213,13 @@ class ProductLayout(Protocol):
         """The largest squared change by one row, in squared units of the integers."""
 
 
-@dataclass(frozen=True)
-class ProductNoise:
-    """The variance of the discrete Gaussian noise of one participant on products alone, in squared units of integers."""
+class ProductNoise(Noise):
+    """The noise of one participant on products alone."""
 
-    on_products: int
-    """Variance on diagonals; entries off them get half of it."""
-
-    def draw(self, layout: ProductLayout, words: Words) -> Integers:
-        """Return the noise for one vector of sums."""
-        return np.asarray(self.draw_many(layout, words, 1)[0])
-
-    def draw_many(self, layout: ProductLayout, words: Words, n_draws: int) -> Integers:
-        """Return the noise for several vectors of sums, of shape (n_draws, size)."""
-        noise, on_diagonal = np.empty((n_draws, layout.size), dtype=np.int64), layout.on_diagonal
-        for entries, variance in (
-            (on_diagonal, Fraction(self.on_products)),
-            (~on_diagonal, Fraction(self.on_products, 2)),
-        ):
-            drawn = draw_discrete_gaussians(words, variance, n_draws * int(entries.sum()))
-            noise[:, entries] = drawn.reshape(n_draws, -1)
-        return noise
-
-    def deviations(self, layout: ProductLayout) -> Vector:
-        """Return the standard deviation of each number of the vector, in units of the integers."""
-        return np.asarray(np.sqrt(self.on_products * np.where(layout.on_diagonal, 1.0, 0.5)))
-
-    def bound_distance(self, layout: ProductLayout, honest: int) -> float:
-        """Return τ, a bound on the total variation between the noise of `honest` participants and rounded noise."""
-        n_diagonal = int(layout.on_diagonal.sum())
-        return (2 * layout.size - n_diagonal) / (24 * honest * self.on_products)
+    def variances(self, layout: ProductLayout) -> list[tuple[npt.NDArray[np.bool_], Fraction]]:
+        """Return the variances of the entries on a diagonal and of the others."""
+        on_diagonal = layout.on_diagonal
+        return [(on_diagonal, Fraction(self.on_products)), (~on_diagonal, Fraction(self.on_products, 2))]
 
 
 @lru_cache(maxsize=64)
@@ -250,22 +230,19 @@ def calibrate_products(layout: ProductLayout, privacy: SumPrivacy) -> ProductNoi
     """
     honest, squared = privacy.quorum - privacy.n_colluders, privacy.rows_per_person**2 * layout.sensitivity_squared
     return _find_noise(
-        privacy,
-        lambda multiplier: ProductNoise(math.ceil(Fraction(multiplier) ** 2 * squared / honest)),
-        lambda noise: noise.bound_distance(layout, honest),
+        privacy, layout, lambda multiplier: ProductNoise(math.ceil(Fraction(multiplier) ** 2 * squared / honest))
     )
 
 
-def _find_noise(
-    privacy: SumPrivacy, make: Callable[[float], NoiseT], bound_distance: Callable[[NoiseT], float]
-) -> NoiseT:
+def _find_noise(privacy: SumPrivacy, layout: Any, make: Callable[[float], NoiseT]) -> NoiseT:
     """Return the noise for a guarantee; `make` returns the noise for a multiple of the sensitivity.
 
-    (1 + e^ε) τ of δ is spent on the difference between discrete and rounded noise, where τ is `bound_distance`.
+    (1 + e^ε) τ of δ is spent on the difference between discrete and rounded noise, where τ is `Noise.bound_distance`.
     """
     if privacy.epsilon <= _LARGEST_EXACT:
         noise = make(calibrate_multiplier(privacy.epsilon, privacy.delta))
-        spent = (1 + math.exp(privacy.epsilon)) * bound_distance(noise)  # more noise only lowers it
+        distance = noise.bound_distance(layout, privacy.quorum - privacy.n_colluders)
+        spent = (1 + math.exp(privacy.epsilon)) * distance  # more noise only lowers it
         if spent <= _LARGEST_SPENT * privacy.delta:
             return make(calibrate_multiplier(privacy.epsilon, privacy.delta - spent))
     roots = math.sqrt(privacy.epsilon - math.log(privacy.delta)) - math.sqrt(-math.log(privacy.delta))  # √ρ
@@ -336,7 +313,9 @@ the odds by 2.72 at most.'
 
 
 def state_belief(epsilon: float, delta: float, unit: str = "row") -> str:
-    """Return a sentence on what ε and δ mean for what an attacker believes: odds change by e^ε, between values by e^2ε.
+    """Return a sentence on what ε and δ mean for an attacker's beliefs.
+
+    The odds that a unit is in the data change by a factor of at most e^ε, and the odds between two of its values by e^2ε.
 
     Exchanging one value for another is removing and adding a unit, so that its ε is twice that of adding or removing one.
 
