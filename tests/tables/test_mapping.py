@@ -30,6 +30,7 @@ from mooring.tables.encoder import check_fit, read_encoded
 from mooring.tables.mapping import declare_mapping
 from mooring.tables.problems import ProblemKind
 from mooring.tables.suggestion import render_mapping, suggest_mapping
+from mooring.tables.table_records import read_records
 from mooring.tables.text_encodings import ENCODINGS, Recoded, decode_text, recognise_encoding
 
 SCHEMA = Schema(
@@ -140,6 +141,14 @@ def test_a_spreadsheets_encoding_is_suggested_and_read_whatever_the_separator_an
     assert recognise_encoding(io.BytesIO(text.encode("windows-1252"))) == "windows-1252"
     for content in (b"a,b\n1,2\n", text.encode(), text.encode() + b"\xe9"):  # in the last, some of it is UTF-8
         assert recognise_encoding(io.BytesIO(content)) == ""
+
+
+def test_records_of_a_mapped_text_file_are_read_in_either_encoding(site_table: Path) -> None:
+    more, read = OWN + "5|F||no|", []
+    for content in (OWN.encode(), f"{more}Mü".encode("latin-1"), f"{more}Mü\n{more[len(OWN) :]}".encode() + b"\xfc"):
+        site_table.write_bytes(content)
+        read.append(read_records(MappedTable(site_table, replace(MAPPING, ignore=())), label="ill"))
+    assert [records.n_rows for records in read] == [4, 5, 6]
 
 
 @given(st.binary(min_size=0, max_size=400), st.sampled_from(ENCODINGS[1:]), st.integers(1, 64))

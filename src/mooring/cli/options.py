@@ -52,7 +52,7 @@ def parse_epsilon(word: str) -> float | None:
 
 @dataclass(frozen=True, kw_only=True)
 class SumOptions:
-    """Options for secure sums, of the commands that draft a study."""
+    """Options for secure sums, for the commands that draft a study."""
 
     epsilon: Annotated[
         str | None,
@@ -68,7 +68,7 @@ class SumOptions:
     ] = None
     colluders: Annotated[
         int | None,
-        sum_option(min=0, help="Number of participants that may collude with the analyst.", show_default="1"),
+        sum_option(min=1, help="Number of participants that may collude with the analyst.", show_default="1"),
     ] = None
     combiner: Annotated[
         list[str] | None,
@@ -114,7 +114,9 @@ class SumOptions:
         ),
     ] = None
     survival_time: Annotated[str | None, sum_option(help="Column of times to an event, for survival.")] = None
-    survival_event: Annotated[str | None, sum_option(help="Column of two words: whether the event occurred.")] = None
+    survival_event: Annotated[str | None, sum_option(help="Column whose two words say whether the event occurred.")] = (
+        None
+    )
     survival_occurred: Annotated[str | None, sum_option(help="The word for an event that occurred.")] = None
     survival_edge: Annotated[
         list[float] | None, sum_option(help="A boundary of the time intervals, the first usually 0; repeatable.")
@@ -134,7 +136,7 @@ class SumOptions:
         sum_option(
             min=1,
             help="Number of rows that all participants together are expected to have, for a forecast of the answers. "
-            "If they are enough for the noise, pictures of three classes or more are added up by class.",
+            "If they are enough for the noise, images with three classes or more are summed class by class.",
         ),
     ] = None
 
@@ -330,7 +332,7 @@ class EngineOptions:
 
     @contextmanager
     def connect(self, **dask_options: Any) -> Iterator[Engine]:
-        """Yield the chosen engine; the local one refuses options that only Dask has."""
+        """Yield the chosen engine; the local engine refuses options that only Dask has."""
         if self.engine == "local":
             from mooring.protocol.analyst.role import LocalEngine
 

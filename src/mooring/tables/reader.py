@@ -33,9 +33,9 @@ THREADS = min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity"
 _BLOCK_BYTES = 2**20
 _BATCH_BYTES = 2**27  # a batch of long words ends early
 _BATCH_NUMBERS = 2**20  # a batch of a wide table ends early
-_ORIGINAL = "\0original"  # no column of a study has a name that ends so
+_ORIGINAL = "\0original"  # no column of a study has a name with this ending
 _PAGE_BUFFER = 2**14  # bytes per column; without a buffer, Parquet would hold whole row groups
-_SMALL_FILE = 2**26  # read without a buffer, for which Parquet takes the memory that a page claims to fill, up to 2 GB
+_SMALL_FILE = 2**26  # up to this size, no buffer: with one, Parquet allocates what a page claims to need, up to 2 GB
 _PREFIXES, _DICTIONARIES = "DELTA_BYTE_ARRAY", {"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"}
 _MISSING_NUMBERS = [padded for word in MISSING_WORDS for padded in (word, f" {word}", f"{word} ")]
 
@@ -54,12 +54,12 @@ def table_batches(
     """Yield some columns of a table as pyarrow tables of `rows_at_once` rows, or fewer if rows are long.
 
     Columns of a text file come as text, those of Parquet and data frames in the types that they have, with text as
-    dictionaries of words. The parser of a text file converts the columns in `numbers` to numbers. From the first block on
-    in which a cell is not a number, not UTF-8 or contains a line break, all columns come as bytes, so that the caller can
-    tell which cell it is. With `keep_bytes`, bytes in Parquet or data frames stay bytes, as images must, instead of becoming
-    text. `ragged` collects lines with a wrong number of fields, which are then skipped; without it, the first one is refused
-    after the rows before it. `with_originals` adds, beside each column of a mapped table whose words may be translated, one
-    with the table's own words.
+    dictionaries of words. The parser of a text file converts the columns in `numbers` to numbers. If a cell of these is not
+    a number, or any cell is not UTF-8 or contains a line break, all columns come as bytes from that block on, so that the
+    caller can find the cell. With `keep_bytes`, bytes in Parquet or data frames stay bytes, as images must, instead of
+    becoming text. `ragged` collects lines with a wrong number of fields, which are then skipped; without it, the first such
+    line raises an error, once the rows before it have been yielded. With `with_originals`, batches of a mapped table have a
+    further column, with the table's own words, for each column whose cells the mapping may change.
     """
     if table.unmapped is not None and table.mapping is not None:
         yield from _mapped_batches(
@@ -118,7 +118,7 @@ def _mapped_batches(
 
 
 def original_name(name: str) -> str:
-    """Return the name under which a mapped table has the table's own words of a column."""
+    """Return the name of the further column that holds the table's own words of a column of a mapped table."""
     return f"{name}{_ORIGINAL}"
 
 
@@ -136,7 +136,8 @@ def read_columns(table: OpenTable, *, keep_bytes: bool = False) -> Any:
     try:
         return pa.concat_tables([batch.cast(text) for batch in batches])
     except pa.ArrowInvalid:  # its message quotes the cell
-        return read_columns(replace(table, encoding=USUAL))
+        unmapped = None if table.unmapped is None else replace(table.unmapped, encoding=USUAL)
+        return read_columns(replace(table, encoding=USUAL, unmapped=unmapped))
 
 
 def read_ahead(items: Iterable[Item], *, at_most: int = 2) -> Iterator[Item]:
@@ -241,7 +242,7 @@ def _dictionary_columns(path: Path, text: Sequence[str]) -> list[str]:
 
 
 class _FooterOnly(io.FileIO):
-    """A file that can be read until it is opened as Parquet; what is read after that are pages."""
+    """A file that raises an error if it is read after it was opened as Parquet, since only pages are read then."""
 
     opened = False
 
@@ -258,8 +259,8 @@ class _PagesWantedError(Exception):
 def _require_chunk_metadata(path: Path, columns: Sequence[str]) -> None:
     """Refuse a file in which some part of these columns has no metadata, or encrypted metadata.
 
-    pyarrow ends the process when it is asked for such metadata. Its reader raises instead: it looks up where all parts of
-    the columns lie before it reads the first page, and a file without pages stops it there.
+    pyarrow ends the process when it is asked for such metadata. Its reader of rows raises an error instead: it looks up
+    where all parts of the columns lie before it reads the first page, and `_FooterOnly` stops it at that page.
     """
     with _FooterOnly(path) as raw, pa.parquet.ParquetFile(raw, pre_buffer=True) as file:
         raw.opened = True
@@ -311,7 +312,7 @@ def _decode_words(name: str, column: Any, n_before: int) -> Any:
 def _text_batches(
     table: OpenTable, types: dict[str, Any], ragged: RaggedLines | None, report: Callable[[float], None]
 ) -> Iterator[Any]:
-    """Yield batches in these types, and bytes from the first block that does not fit them, for the slower pass."""
+    """Yield batches in these types; from the first block that does not fit them on, yield bytes, in a slower pass."""
     n_read = 0
     batches = _parse(table, types, None, report)
     while True:

@@ -1,7 +1,7 @@
-"""Suggestions for a site's mapping: which column of its table is which of the study, and how its cells are written.
+"""Suggestions for a site's mapping: which columns of its table are those of the study, and how its cells are written.
 
 A suggestion comes from names and from cells, which are read into memory. It is written into the site's own file, for a
-person to read; nothing of it travels.
+person to read; nothing of it leaves the site.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mooring.tables.text_encodings import recognise_encoding
 from mooring.typing import TableSource
 
 DATE_FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d")
-"""Forms of dates that are recognised; others are declared."""
+"""Forms of dates that are recognised; others must be declared in the mapping."""
 _TRUTHS = ({"yes", "y", "true", "t", "1", "ja", "j", "oui", "si", "sí"}, {"no", "n", "false", "f", "0", "nein", "non"})
 _SEXES = (
     {"female", "f", "woman", "w", "weiblich", "frau", "féminin", "femme", "femenino", "mujer", "femmina", "vrouw", "v"},
@@ -53,8 +53,8 @@ class SuggestedMapping:
     absent: tuple[str, ...]
     """Columns of the study for which the table has no column that could be suggested."""
     unknown_words: dict[str, tuple[str, ...]]
-    """Words of the table that are no category, number or day of the study's column, by its name, also where the mapping's
-    `other` stands for them. They are shown at the site only."""
+    """For each column of the study, by name, the words of the table that are no category, number or day of the column,
+    including those that the mapping's `other` replaces. They are shown at the site only."""
 
 
 def suggest_mapping(
@@ -159,9 +159,10 @@ def _count_words(cells: Any) -> dict[str, int]:
 def _pair(
     absent: Sequence[str], free: Sequence[str], wanted: Mapping[str, Column], counts: Mapping[str, Mapping[str, int]]
 ) -> dict[str, str]:
-    """Return a column of the table for each column of the study that it lacks, where name or content suggests one.
+    """Return, for columns of the study that the table lacks, the table's column that its name or content suggests.
 
-    If there are many columns, only those are compared whose names differ in nothing but signs and letter case.
+    If there are many columns, two are compared only if their names differ at most in letter case and in characters that are
+    neither letters nor digits.
     """
     letters = {name: _letters(name) for name in (*absent, *free)}
     of_letters: dict[str, list[str]] = {}
@@ -345,17 +346,16 @@ def render_mapping(suggested: SuggestedMapping) -> str:
     mapping = suggested.mapping
     lines = [
         "# How mooring reads this site's table. It holds words of the table, so it stays here and is sent to nobody.",
-        "# encoding, separator, decimal, date_format, missing_words and ignore count for the whole table; those of a column",
-        "# follow under [columns.NAME], by the study's name of it: source, decimal, date_format, missing_words, other, and",
-        "# [columns.NAME.words] with the study's word for each word of the table.",
+        "# The keys encoding, separator, decimal, date_format, missing_words and ignore apply to the whole table. The keys",
+        "# of one column are under [columns.NAME], where NAME is the column's name in the study: source, decimal,",
+        "# date_format, missing_words and other. [columns.NAME.words] has the study's word for each word of the table.",
     ]
     lines += [f"{key} = {_quote(value)}" for key, value in _list_entries(mapping, TableMapping()) if key != "columns"]
     for name, rule in mapping.columns.items():
         entries = [f"{key} = {_quote(value)}" for key, value in _list_entries(rule, ColumnMapping()) if key != "words"]
         if name in suggested.pairs:
-            entries = [
-                f"{entry}  # suggested: does it mean the same?" if "source" in entry else entry for entry in entries
-            ]
+            mark = "  # suggested: does it mean the same?"
+            entries = [f"{entry}{mark}" if entry.startswith("source =") else entry for entry in entries]
         lines += ["", f"[columns.{_quote(name)}]", *entries]
         if rule.words:
             lines += [f"[columns.{_quote(name)}.words]", *(f"{_quote(a)} = {_quote(b)}" for a, b in rule.words.items())]

@@ -1,4 +1,4 @@
-"""Reading of tables, by an inferred schema, and of images as records."""
+"""Reading of tables and of images as records; the schema of a table is inferred."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def read_records(
     size: int | tuple[int, int] | None = None,
     image_column: str | None = None,
 ) -> Records:
-    r"""Read a table as rows of numbers, by a schema that is inferred from it; or images.
+    r"""Read images, or a table whose schema is inferred from its cells, as rows of numbers.
 
     Parameters
     ----------
     data : path or data frame
-        A folder, an .npz archive, an IDX file, or a Parquet file with a column of bytes whose name starts with "image":
-        images. Any other text file with separators (.csv, .tsv, .data, .txt, each also with .gz) or Parquet file
-        (.parquet), and a data frame: a table. The separator may be a comma, a semicolon or a tab. A first line that
-        contains a number and resembles the rows beneath it is a row, and the columns are then named "column 1",
-        "column 2", ... Columns of text in a data frame are categories, even if they read as numbers; its index is
-        ignored.
+        Images are read from a folder, an .npz archive, an IDX file, or a Parquet file with a column of bytes whose name
+        starts with "image". A table is read from a text file with separators (.csv, .tsv, .data, .txt, each also with
+        .gz), from any other Parquet file (.parquet, .pq), or from a data frame. The separator may be a comma, a semicolon
+        or a tab. A first line that contains a number and resembles the rows beneath it is a row, and the columns are then
+        named "column 1", "column 2", ... Columns of text in a data frame are categories, even if all their words are
+        numbers. The index of a data frame is ignored.
     label : str, optional
         The column to predict, of a table or of a Parquet file with images. Words, booleans and whole numbers (in a table,
-        at most 20 different ones) are classes; other numbers are numbers. Rows without a label are dropped.
+        at most 20 different ones) are classes; other numbers are numbers to predict. Rows without a label are dropped.
     group_by : str, optional
         The column that says which participant, or which person, a row belongs to. It is not a feature. Rows without a
         value there are dropped.
@@ -67,9 +67,10 @@ def read_records(
     Notes
     -----
     Numbers are standardised to mean 0 and standard deviation 1 over the given table. In a real study, no participant
-    knows the pooled mean, and ranges are declared beforehand instead. A missing number becomes the median, and where
-    more than 1 % are missing a feature of zeros and ones marks them. Each category becomes a feature of zeros and ones,
-    "missing" being one of them. Columns with more than 50 categories, constant columns, dates and times are left out.
+    knows the pooled mean, and ranges are declared beforehand instead. A missing number becomes the median; where more than
+    1 % are missing, a further feature of zeros and ones marks them. Each category becomes a feature of zeros and ones and,
+    if cells are missing, so does the category "missing". Columns with more than 50 categories, constant columns, dates and
+    times are left out.
 
     Examples
     --------
@@ -142,9 +143,10 @@ def infer_table(
     missing: Sequence[str] = (),
     is_text: bool = False,
 ) -> InferredTable:
-    """Infer the schema of a table that `read_columns` returned; other parameters are as for `read_records`.
+    """Infer the schema of a table that `read_columns` returned.
 
-    `is_text` says whether the table comes from a text file, in which numbers are words.
+    `is_text` says whether the table comes from a text file, in which numbers are words. The other parameters are as for
+    `read_records`.
     """
     _check_columns(table.column_names, label, group_by, ignore, categorical)
     inferred = {
@@ -171,7 +173,7 @@ def infer_table(
 def _read_named(file: OpenTable, missing: Sequence[str]) -> tuple[Any, tuple[str, ...]]:
     """Return the whole table, with names for columns without one, and notes for its owner."""
     notes = tuple[str, ...]()
-    if file.schema is None:
+    if file.schema is None and file.unmapped is None:
         first_line, places = file.names, tuple(f"column {k + 1}" for k in range(len(file.names)))
         table = read_columns(replace(file, names=places))
         if _first_line_is_a_row(first_line, table, missing):
