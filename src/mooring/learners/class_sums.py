@@ -6,11 +6,12 @@ known scale of the noise on every W_k.
 
     Σ_k = w_k C_k/n_k + (1 − w_k) C/n + λI,        w_k = a min(1, K n_k/n),        λ = ½ σ √(2D) f
 
-Here C = Σ C_k, and σ √(2D) is the largest eigenvalue of noise of scale σ, of which the first two terms carry the share f.
-All classes have the same λ: were it larger for a class of fewer rows, its determinant would decide instead of its shape. A
-rare class has no more noise than one of n/K rows, because its own covariance has less weight. Eigenvalues below zero, which
-come from noise, are set to zero before λ is added, and means are shrunk towards the mean of all rows unless they exceed
-their noise. a and ½ were chosen on scikit-learn's digits and on synthetic glyphs, and nothing here needs rows.
+Here C = Σ C_k. The largest eigenvalue of noise of scale σ is σ √(2D), and the noise of the first two terms is f times as
+large. All classes have the same λ: if λ were larger for a class of fewer rows, the determinant of its covariance would
+decide instead of the shape. The covariance of a rare class has no more noise than that of a class of n/K rows, because the
+rare class's own covariance has less weight. Eigenvalues below zero, which come from noise, are set to zero before λ is
+added, and means are shrunk towards the mean of all rows unless they exceed their noise. a and ½ were chosen on
+scikit-learn's digits and on synthetic glyphs, and nothing here needs rows.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class ClassSums:
 
     @cached_property
     def pooled(self) -> Sums:
-        """The same rows as sums of products over all of them, and with outcomes, which linear models take."""
+        """The sums over the rows of all classes, with their outcomes, as linear models take them."""
         K, root, sums = self.n_classes, math.sqrt(self.constant_share), self.products.sum(axis=0)
         by_class = self.products[:, :, -1].T / root  # Σφ over the rows of each class
         if K == 2:
@@ -90,7 +91,7 @@ class ClassSums:
 
 @dataclass(frozen=True, eq=False)
 class QuadraticModel:
-    """A model whose scores are quadratic in the features: log-probabilities up to a constant per row."""
+    """A model whose scores are quadratic functions of the features: log-probabilities up to a constant per row."""
 
     function: QuadraticFunction
     class_shares: Vector
@@ -118,7 +119,7 @@ class QuadraticModel:
         return Model(spec, self.function, "softmax", classes, self.class_shares)
 
     def estimate_predicted_shares(self) -> Vector:
-        """Return the share of rows for which each class is predicted, where the rows of a class are as the model assumes."""
+        """Return the share of rows for which each class is predicted, if rows are distributed as the model assumes."""
         K, rng = self.class_shares.size, np.random.default_rng(0)
         n_inputs = self.function.axes.shape[0]
         predicted = np.zeros(K)
@@ -178,7 +179,10 @@ def _centre(sums: ClassSums) -> tuple[Matrix, Matrix]:
 
 
 def check_class_sums(sums: ClassSums, most_rows: float = math.inf) -> list[str]:
-    """Return properties of a total by class that no `most_rows` rows can have; invented rows with valid values pass."""
+    """Return properties of a total by class that no `most_rows` rows can produce.
+
+    Invented rows with valid values are not detected.
+    """
     c0, noise = sums.constant_share, sums.noise_scale
     count = float(sums.products[:, -1, -1].sum()) / c0
     if count - 6 * noise * math.sqrt(sums.n_classes) / c0 > most_rows:

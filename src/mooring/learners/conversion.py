@@ -112,6 +112,6 @@ def _not_convertible(estimator: Any) -> InputError:
         "learner",
         expected="a learner whose model is arrays without rows",
         got=type(estimator).__name__,
-        cure="Train 'linear', 'random-fourier', 'forest', 'gradient-boosting' or 'xgboost'. A learner of your own may say "
-        "delivers=False; only audits then use it.",
+        cure="Train 'linear', 'random-fourier', 'forest', 'gradient-boosting' or 'xgboost'. A learner of your own may set "
+        "delivers=False, and is then used in audits only.",
     )

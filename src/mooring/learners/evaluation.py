@@ -181,7 +181,10 @@ def measure_importance(
 
 
 class _Shuffled:
-    """A model whose input is, for every column, the index of the row to take its cell from, so that columns stay whole."""
+    """A model whose inputs are the indices of the rows from which each column is taken.
+
+    One index per column shuffles all encoded numbers of the column together.
+    """
 
     def __init__(self, predict: Callable[[Matrix], Predicted], blocks: Sequence[Matrix]) -> None:
         self._predict, self._blocks = predict, blocks

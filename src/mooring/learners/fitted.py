@@ -122,7 +122,7 @@ class FittedModel:
         return self.model.predict(rows)
 
     def probabilities(self, rows: Matrix, n_classes: int) -> Matrix | None:
-        """Predict the probabilities of the classes 0 to `n_classes` − 1, of which the model must not know more."""
+        """Predict the probabilities of the classes 0 to `n_classes` − 1; the model must not know any further class."""
         shares = self.model.predict_with_probabilities(rows)[1]
         return None if shares is None else np.pad(shares, ((0, 0), (0, n_classes - shares.shape[1])))
 

@@ -96,7 +96,7 @@ class ModelSpec:
 
 
 Specify: TypeAlias = Callable[[str], ModelSpec]
-"""Returns the inputs and outputs of a study's models of an outcome, which is empty for the label."""
+"""Returns the specification of a study's models of an outcome, whose name is empty for the label."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -407,9 +407,10 @@ class Model:
 def choose_classes(scores: Matrix, class_shares: Vector, *, are_probabilities: bool) -> npt.NDArray[np.int64]:
     """Return the index of the predicted class of each row, from scores of shape (n, classes).
 
-    It is the class whose probability is largest compared with its share among the training rows, so that a rare class is
-    predicted from its share on and not only from one half on. With correct probabilities, this rule has the highest
-    balanced accuracy. Shares are subtracted from scores that are no probabilities; for two classes, both rules are the same.
+    It is the class whose probability is largest compared with the class's share among the training rows, so that a rare
+    class is predicted as soon as its probability exceeds that share, and not only above one half. With correct
+    probabilities, this rule has the highest balanced accuracy. Shares are subtracted from scores that are no probabilities;
+    for two classes, both rules are the same.
 
     Examples
     --------

@@ -72,7 +72,7 @@ class SumLearner:
     """Takes `mooring.learners.sums.Sums` and whether to `shrink` correlations, or `mooring.learners.class_sums.ClassSums`,
     and returns a model."""
     by_class: bool = False
-    """Whether it needs sums by class. Learners that do not need them take these, too."""
+    """Whether it needs sums by class. Other learners accept sums by class, too, and add them up over classes."""
 
     def train(self, sums: Sums | ClassSums, *, shrink: bool) -> SumModel | QuadraticModel:
         """Train on a total; `shrink` is whether features are sparse, so that noise hides most of their correlations."""
@@ -221,7 +221,7 @@ _SUM_LEARNERS = (
 LEARNERS: dict[str, Learner] = {learner.name: learner for learner in _ROW_LEARNERS}
 """Every learner of rows by name."""
 SUM_LEARNERS: dict[str, SumLearner] = {learner.name: learner for learner in _SUM_LEARNERS}
-"""Every learner of sums by name, the one that `auto` prefers first."""
+"""Every learner of sums by name, in the order in which `auto` prefers them."""
 CANDIDATES = tuple(name for name, learner in LEARNERS.items() if learner.automatic)
 """The learners that `auto` chooses from, the simplest first."""
 LearnerLike: TypeAlias = str | Learner
@@ -283,6 +283,6 @@ def resolve_sum_learner(learner: object, kind: Kind, *, by_class: bool = False) 
     if not isinstance(learner, str) or learner not in usable:
         expected, got = f"one of {', '.join((AUTO, *usable))}", repr(learner)[:80]
         raise InputError(
-            "learner", expected=expected, got=got, cure="The study's sums train these; 'auto' takes the first."
+            "learner", expected=expected, got=got, cure="These can be trained on the study's sums; 'auto' is the first."
         )
     return usable[learner]

@@ -3,9 +3,9 @@
 Legend: φ = (x, √c₀) the features of a row and the constant; y its outcomes; n, m the number and the mean of rows, from the
 constant's row of S; C = Σ (x − m)(x − m)ᵀ; σ_S, σ_T the known scales of the noise; D the number of features; λ the ridge.
 
-The ridge is λ = s²/τ² + σ_S √(D/2), and another one for the general total. Here s² is the variance of the residuals and τ²
-the variance of the weights under a normal prior. Their ratio maximises the evidence, the marginal likelihood of T given S
-(`find_ridge`).
+The ridge is λ = s²/τ² + σ_S √(D/2); models from the general total use a different one. Here s² is the variance of the
+residuals and τ² the variance of the weights under a normal prior. Their ratio maximises the evidence, the marginal
+likelihood of T given S (`find_ridge`).
 
 The known scale of the noise is also used as follows; nothing here needs rows.
 
@@ -36,7 +36,7 @@ _EXPLAINED = np.geomspace(1e-4, 1e3, 71)  # τ² tr C divided by the outcome's s
 _LEAST_RESIDUAL = 0.05  # share of that sum
 _LEAST_VALUE, _RIDGE_OF_NUMBERS = 1e-3, 1e-2
 _DRAWS = 4000
-_NOISE_LEFT = 0.3  # part of the noise that shrinking leaves; chosen without Adult, credit and diabetes tables
+_NOISE_LEFT = 0.3  # part of the noise that shrinking leaves; chosen on tables other than Adult, credit and diabetes
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +134,7 @@ class SumModel:
         return choose_classes(self._to_class_scores(scores), self.class_shares, are_probabilities=self.is_logistic)
 
     def class_scores(self, features: Matrix) -> Matrix | None:
-        """Return a score for each class, of shape (n, n_classes), which ranks rows by its probability; None for a number."""
+        """Return scores of shape (n, n_classes) that rank rows by the probability of each class; None for a number."""
         return None if self.n_classes == 0 else self._to_class_scores(self.scores(features))
 
     def _to_class_scores(self, scores: Matrix) -> Matrix:
@@ -156,10 +156,10 @@ class SumModel:
 
 
 def check_sums(sums: Sums, most_rows: float = math.inf) -> list[str]:
-    """Return properties of a total that no `most_rows` rows can have; invented rows with valid values pass.
+    """Return properties of a total that no `most_rows` rows can produce; invented rows with valid values are not detected.
 
-    Every row has ‖φ‖ ≤ 1. Up to noise, the trace of S is therefore between c₀ n and n, S has no eigenvalue below zero, both
-    bound T, and no class has fewer than no rows.
+    Every row has ‖φ‖ ≤ 1. Up to noise, the trace of S is therefore between zero and n, S has no eigenvalue below zero, the
+    diagonal of S and n bound T, and no class has a negative number of rows.
     """
     S, n, D = sums.products, float(sums.products[-1, -1]) / sums.constant_share, len(sums.products)
     noise_S, noise_T = sums.noise_scales
@@ -174,7 +174,7 @@ def check_sums(sums: Sums, most_rows: float = math.inf) -> list[str]:
     if sums.n_classes > 2:
         counts = sums.outcomes[-1] / math.sqrt(sums.constant_share) + n / sums.n_classes
         if counts.min() < -0.01 * max(n, 1) - 6 * noise_T / math.sqrt(sums.constant_share) - slack:
-            problems.append("a class has fewer than no rows")
+            problems.append("the number of rows of a class is below zero")
     return problems
 
 
@@ -299,11 +299,11 @@ def find_ridge(sums: Sums, centred: Matrix, crossed: Matrix) -> float:
     With weights w ~ N(0, τ²I), residuals of variance s² and noise on both sums, c is normal. Along an eigenvector of C with
     eigenvalue v its variance is τ²v² + s²v + κ, where κ = σ_T² + ½ σ_S² D τ², and s² follows from τ², since Σ(y − ȳ)² is
     known. The posterior mean would be v/(v² + (s²/τ²) v + κ/τ²) times c. But noise mixes eigenvectors, so that small
-    eigenvalues also carry signal. The ridge therefore agrees with the posterior mean only where the latter is largest, at
-    v = √(κ/τ²), and only for the noise of S.
+    eigenvalues also carry signal. The ridge therefore agrees with the posterior mean only at v = √(κ/τ²), where this factor
+    is largest, and only for the noise of S.
 
     In the general total, features vary less, so that this λ would exceed most eigenvalues of C where the outcome is easy to
-    predict. There it includes the noise of T, and the part of the noise of S that shrinking leaves.
+    predict. Its λ therefore includes the noise of T, and only that part of the noise of S that shrinking leaves.
     """
     noise_S, noise_T = sums.noise_scales
     D, n, total = len(sums.products), sums.n_rows, sums.outcome_squares

@@ -1,10 +1,11 @@
 """Export of models as ONNX, for use outside mooring (extra `onnx`). mooring itself never reads or runs such a file.
 
-Every function is written with operators of ONNX's own domain, with all its numbers in plain arrays. A model of secure sums
-starts with its features.
+Every function is written with operators of ONNX's own domain, with all its numbers in plain arrays. The graph of a model of
+secure sums also computes the public features of a row.
 
 Legend: u the features of a row before they are scaled; c₀ the share of the constant. The model's function is applied to
-√(1 − c₀) u/‖u‖, with the largest possible ‖u‖ for columns without hat functions. Contrasts of levels are not scaled.
+√(1 − c₀) u/‖u‖. For columns without hat functions, the divisor is the largest possible ‖u‖; contrasts of levels are not
+scaled.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def to_onnx(model: Model) -> bytes:
     -------
     bytes
         A model from "rows" (float32, any number of rows) to "predictions": the number of a class (int64), or a number
-        (float32). For classes also to "probabilities" (float32, rows by classes), if the model has them.
+        (float32). A model of classes that has probabilities also returns "probabilities" (float32, rows by classes).
     """
     graph, spec = _Graph(), model.spec
     rows = graph.cast(INPUT, "DOUBLE")

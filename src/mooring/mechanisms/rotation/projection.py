@@ -1,9 +1,9 @@
 """The public projection F from encoded features to the components that are shared.
 
 Legend: F (n_features × h), F† its pseudoinverse. Every projection made here has orthonormal columns, FᵀF = I, so that a
-noise scale has the same meaning with any projection and without one: the noise of an encoded number in each shared
-direction. (The columns of the paper's Gaussian F are about √n_features long, so that noise of the same scale is that much
-weaker. In its QR decomposition F = QT, T is public and invertible, so X Q carries the same information as X F.)
+noise scale has the same meaning with any projection as without a projection: it is the noise of an encoded number in each
+shared direction. (The columns of the paper's Gaussian F are about √n_features long, so that noise of the same scale is that
+much weaker. In its QR decomposition F = QT, T is public and invertible, so X Q carries the same information as X F.)
 
 F is public, so the attacker knows it. X F F† is the result of decoding the exact X F with F†. It is not a limit of what an
 attack recovers: whoever has similar records can learn what F leaves out (`mooring.attacks.decoding`).
@@ -38,7 +38,7 @@ class Projection:
 
     @property
     def n_features(self) -> int:
-        """The number of columns of raw rows."""
+        """The number of columns of encoded rows."""
         return int(self.matrix.shape[0])
 
     @property

@@ -29,7 +29,7 @@ class RotationSettings(MechanismSettings):
     name: ClassVar[str] = "rotation"
     seals_anchor: ClassVar[bool] = True
     remark: ClassVar[str] = (
-        "# data_noise_scale is per encoded number, which lies between -1 and 1, once map and projection are undone.\n"
+        "# data_noise_scale is the noise on each encoded number (-1 to 1) after map and projection have been undone.\n"
     )
 
     method: str
@@ -50,8 +50,8 @@ class RotationSettings(MechanismSettings):
     dealer: str = ""
     """The participant that makes the anchor; the first of the roster where left out."""
     weight_limit: float = 3.0
-    """The most rows of a participant that training uses, as a multiple of the median participant's. From more rows, that
-    many are drawn at random, so that nobody decides what a model says by the number of rows that it uploads."""
+    """Maximum number of rows of one participant that training uses, as a multiple of the median number over participants. If
+    a participant has more, that many are drawn at random, so that nobody can dominate a model by uploading many rows."""
 
     def __post_init__(self) -> None:
         method = self.described
@@ -60,8 +60,8 @@ class RotationSettings(MechanismSettings):
                 "method",
                 expected="one that aligns by an anchor",
                 got=repr(self.method),
-                cure="With a common transform every participant could undo every other's; without an anchor nothing can "
-                "be aligned. Choose among the aa-i-gdp methods.",
+                cure="Choose one of the aa-i-gdp methods. With a common map, every participant could undo the map of every "
+                "other participant. Without an anchor, uploads cannot be aligned.",
             )
         for name, scale, used in (
             ("data_noise_scale", self.data_noise_scale, method.data_noise),
@@ -106,7 +106,10 @@ class RotationSettings(MechanismSettings):
 
     @classmethod
     def complete(cls, entries: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
-        """Fill in, without a projection, as many components as the encoded rows are wide, and four anchor rows for each."""
+        """Return the entries with defaults.
+
+        Without a projection, there is one component per column of encoded rows. There are four anchor rows per component.
+        """
         filled = dict(entries)
         if filled.get("projection", "none") == "none":
             filled.setdefault("n_components", schema.n_features)
@@ -125,7 +128,7 @@ class RotationSettings(MechanismSettings):
             cure = "Share fewer components, or make a shorter anchor."
             raise InputError("n_components", expected=expected, got=str(h), cure=cure)
         if self.projection == "none" and h != m:
-            expected, cure = f"{m} without a projection", "Or choose a projection."
+            expected, cure = f"{m} without a projection", "Leave n_components out, or choose a projection."
             raise InputError("n_components", expected=expected, got=str(h), cure=cure)
 
     def require_roster(

@@ -1,21 +1,21 @@
 """Sums by class: Σ φφᵀ over the rows of each class, as exact integers, and when a study has them.
 
 Legend: φ the features of a row, ‖φ‖ ≤ 1; q its integers, B the resolution, D the length of both; W_k = Σ q qᵀ over the rows
-of class k of K; σ₁ the standard deviation of the noise for a sensitivity of one.
+of class k of K; n the number of rows; σ₁ the standard deviation of the noise for a sensitivity of one.
 
 A row belongs to one class, so it changes one of the matrices by q qᵀ, whose norm is ‖q‖² ≤ B²: no more than it would change
-their sum. Numbers of rows and means of features of each class are in the constant's rows, so nothing else is shared.
+their sum. The constant's row of W_k yields the number of rows and the mean features of class k, so nothing else is shared.
 
 Features are rounded at random, up or down, so that the expectation of q/(B − √D) is φ and products of two features have no
-bias at any number of rows; squares have one of at most 1/(4B²) for each row. Rounding adds at most √D to a norm, so features
-are scaled to B − √D before, and ‖q‖² ≤ B² is checked in integers for every row that is added. If the mean over a person's k
-rows is added, they are scaled to B/√k − √D, so that Σ‖q‖² ≤ B² over the person's rows, and checked against B²/k.
+bias at any number of rows; squares have a bias of at most about 1/(4B²) for each row. Rounding adds at most √D to a norm, so
+features are scaled to B − √D before, and ‖q‖² ≤ B² is checked in integers for every row that is added. If the mean over a
+person's k rows is added, they are scaled to B/√k − √D, so that Σ‖q‖² ≤ B² over the person's rows, and checked against B²/k.
 
 **When classes are summed on their own.** With K classes of n/K rows each, noise hides covariances beyond a number of
 features that grows with r = n/(K σ₁): the largest eigenvalue of noise, σ₁ √(2D) K/n, exceeds a mean eigenvalue, 1/D, from
-D = (r/√2)^⅔ on. Features are in the order of how much they distinguish, so the first 1.5 r^⅔ of them are used. Three classes
-or more are summed on their own from r = 150 on. Both constants were chosen on scikit-learn's digits and on synthetic glyphs
-(random bent curves), not on MNIST or CelebA.
+D = (r/√2)^⅔ on. Features are sorted by importance, so the first 1.5 r^⅔ of them are used. Three classes or more are summed
+on their own from r = 150 on. Both constants were chosen on scikit-learn's digits and on synthetic glyphs (random bent
+curves), not on MNIST or CelebA.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class ClassLayout:
 
     @property
     def scale(self) -> int:
-        """What stands for 1 in the integers of φ: B − √D, rounded down."""
+        """The integer that represents 1 in q: B − ⌊√D⌋ − 1, which is at most B − √D."""
         return self.resolution - math.isqrt(self.n_features) - 1
 
     @property
@@ -184,7 +184,7 @@ class ClassAccumulator:
 def round_features(
     features: Matrix, layout: ClassLayout, rng: np.random.Generator, rows_of_person: Integers | None = None
 ) -> Matrix:
-    """Return q of features, whole numbers with the expectation (B − √D) φ or, of persons with k rows, (B/√k − √D) φ."""
+    """Return q of features: integers with the expectation (B − √D) φ or, for persons with k rows, (B/√k − √D) φ."""
     if rows_of_person is None:
         scaled = features * layout.scale
     else:

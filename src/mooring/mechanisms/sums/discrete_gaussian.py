@@ -22,7 +22,7 @@ import numpy.typing as npt
 from mooring.errors import InputError
 from mooring.mechanisms.sums.prime_field import Words
 
-_UNCLEAR = 1e-11  # relative; far above the rounding of exp and of its argument, which is below a thousand
+_UNCLEAR = 1e-11  # relative; far above the rounding errors of exp and of its argument, which is less than 1000
 LARGEST_VARIANCE = 2**96
 """The largest σ² that numbers are drawn with."""
 
@@ -37,7 +37,7 @@ def draw_discrete_gaussians(words: Words, variance: Fraction, count: int) -> npt
     array([ 0,  4, -1, -1, -2, -2])
     """
     if not 0 < variance <= LARGEST_VARIANCE:
-        raise InputError("variance", expected="above 0 and below 2⁹⁶", got=str(variance), cure="Check its unit.")
+        raise InputError("variance", expected="above 0 and at most 2⁹⁶", got=str(variance), cure="Check its unit.")
     drawn, open_places = np.zeros(count, dtype=np.int64), np.arange(count)
     while open_places.size:
         numbers, kept = _try_once(words, variance, open_places.size)

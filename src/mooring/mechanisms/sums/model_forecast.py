@@ -7,11 +7,12 @@ label is ρη + √(1 − ρ²)ε, cut into equally frequent classes if it has c
 0.73 and 0.83 for two classes. The sums over such rows get the noise of the study, and the study's learner is trained on
 them. One participant's share of the rows trains alone. Both are scored on further rows.
 
-A gain over training alone of less than 0.03 AUC counts as none. Invented columns are independent and have no rare
-levels, which flatters joining a little.
+A gain over training alone of less than 0.03 AUC counts as none. Invented columns are independent and have no rare levels,
+which makes joining look slightly better than it is.
 
-With a participant's own rows, half of them or more play the part of everybody's rows: their sums are scaled to the expected
-number of rows. The rest is for scoring. What other rows would teach is not in these figures.
+A forecast can also use a participant's own rows. Half of them or more then stand for everybody's rows: their sums are scaled
+to the expected number of rows. The remaining rows are for scoring. Such a forecast does not show what different rows of the
+other participants would add.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ Outlook = Literal["better than training alone", "no better than training alone",
 RELATIONS = {"weak": 0.3, "moderate": 0.5, "strong": 0.7}
 """The correlation ρ of the label with a linear function of the columns, by its name."""
 OWN_ROWS = "as in the table"
-_TELL = {"weak": "little", "moderate": "moderately much", "strong": "much"}
+_TELL = {"weak": "weakly", "moderate": "moderately", "strong": "strongly"}
 _OVER_GUESSING, _OVER_ALONE = {"AUC": 0.05, "R²": 0.02}, {"AUC": 0.03, "R²": 0.01}  # smaller gains are of no use
 _MOST_ROWS, _TEST_ROWS, _N_DRAWS = 20_000, 2_000, 4
 _MOST_FEATURES = 1_500  # beyond which a forecast takes minutes
@@ -51,7 +52,7 @@ class ModelOutlook(Record):
     """What a model will be worth if the label follows the columns as strongly as is assumed."""
 
     relation: str
-    """"weak", "moderate" or "strong", or that of a participant's own rows."""
+    """"weak", "moderate" or "strong"; "as in the table" for a participant's own rows."""
     joint: FloatOrNaN
     """Mean score of the model from everybody's sums."""
     alone: FloatOrNaN
@@ -61,11 +62,11 @@ class ModelOutlook(Record):
     guessing: float
     """The score of guessing."""
     least_gains: tuple[float, float]
-    """The least differences from guessing and from training alone that are of any use."""
+    """Minimum useful gains over guessing and over training alone."""
 
     @property
     def outlook(self) -> Outlook:
-        """What joining is likely to give; a model is better where the gain is of use and exceeds its standard deviation."""
+        """The likely benefit of joining. A model is better if its gain is useful and exceeds its standard deviation."""
         over_guessing, over_alone = self.least_gains
         if not self.joint >= self.guessing + over_guessing:
             return "no better than guessing"
@@ -76,7 +77,7 @@ class ModelOutlook(Record):
 
 @dataclass(frozen=True)
 class ModelForecast(Record):
-    """How well a model will do, under three assumptions on how much the columns tell of the label, or on own rows."""
+    """How well a model will do if the label follows the columns weakly, moderately or strongly, or on own rows."""
 
     metric: str
     """"AUC" or "R²"."""
@@ -90,7 +91,7 @@ class ModelForecast(Record):
     def list_table(self) -> Rows:
         """Return a table with a line per assumption."""
         table: list[tuple[str, ...]] = [
-            ("columns tell", "the model is likely", f"{self.metric}, joint", "alone", "guessing")
+            ("label follows columns", "the model is likely", f"{self.metric}, joint", "alone", "guessing")
         ]
         for line in self.lines:
             scores = (f"{score:.2f}" for score in (line.joint, line.alone, line.guessing))
@@ -106,7 +107,7 @@ class ModelCase:
     schema: Schema
     log_scaled: frozenset[str]
     noise: tuple[float, float]
-    """Standard deviations σ_S and σ_T of the total's noise; of the general total, that of S and 0."""
+    """Standard deviations σ_S and σ_T of the total's noise; for the general total, that of S and 0."""
 
     @property
     def kind(self) -> Kind:
@@ -134,7 +135,7 @@ class ModelCase:
 
     @property
     def can_be_forecast(self) -> bool:
-        """Whether the sums over invented rows take seconds."""
+        """Whether there are few enough features for a forecast within seconds."""
         return self.features.n_features <= _MOST_FEATURES
 
 
@@ -207,7 +208,7 @@ def _summarise(case: ModelCase, name: str, scores: Matrix) -> ModelOutlook:
 
 
 def _train_jointly(case: ModelCase, rows: Matrix, labels: Labels, n_rows: int, rng: np.random.Generator) -> Judge:
-    """Return how the model of everybody's sums scores, if these rows stand for `n_rows`."""
+    """Return the scorer of the model that is trained on everybody's sums, if these rows stand for `n_rows` rows."""
     features = case.features
     with np.errstate(all="ignore"):
         try:
@@ -229,7 +230,7 @@ def _train_jointly(case: ModelCase, rows: Matrix, labels: Labels, n_rows: int, r
 
 
 def _train_alone(case: ModelCase, rows: Matrix, labels: Labels) -> Judge:
-    """Return how a model of these rows, as they are, scores; with one class only, it guesses."""
+    """Return the scorer of a model that is trained on these rows without noise; with one class only, it guesses."""
     inputs = _select_columns(case, rows)
     if np.unique(labels).size < 2:
         return case.guess
@@ -280,7 +281,7 @@ def _scale_labels(case: ModelCase, labels: Labels) -> Labels:
 
 
 def _invent_rows(case: ModelCase, n: int, correlation: float, rng: np.random.Generator) -> tuple[Matrix, Labels]:
-    """Return encoded rows as they are assumed, and their labels as `EncodedRows` has them."""
+    """Return invented encoded rows, and their labels as `EncodedRows` has them."""
     parts, linear = list[Matrix](), np.zeros(n)
     for column in case.schema.columns:
         entries, values = _invent_column(column, column.name in case.log_scaled, n, rng)
@@ -297,7 +298,7 @@ def _invent_rows(case: ModelCase, n: int, correlation: float, rng: np.random.Gen
 
 
 def _invent_column(column: Column, is_log: bool, n: int, rng: np.random.Generator) -> tuple[Matrix, Vector]:
-    """Return a column's entries in encoded rows, and what it adds to η, with variance 1 for a random effect."""
+    """Return a column's entries in encoded rows, and its random contribution to η."""
     entries = np.zeros((n, column.width))
     if column.kind == "category":
         codes = rng.integers(len(column.categories), size=n)

@@ -33,7 +33,7 @@ MOST_COMBINERS = 32
 class Parties:
     """How many contribute and combine in a study, and how many of them may collude with the analyst.
 
-    Combiners are participants, who contribute rows, and helpers, who contribute none and all combine.
+    A combiner is either a participant, who also contributes rows, or a helper, who contributes none. Every helper combines.
     """
 
     n_participants: int
@@ -59,8 +59,9 @@ class Parties:
     def do_lists_overlap(self, quorum: int) -> bool:
         """Return whether some honest contribution is on every list that honest combiners answer: b (p − quorum) < p − c.
 
-        At least c′ of the colluding participants combine, since few participants do not, and h helpers collude. Each of the
-        b = k − c′ − h or fewer honest combiners answers one list, which omits p − quorum contributions at most.
+        Even if all participants who do not combine collude, c′ of the c colluding participants combine. With h colluding
+        helpers, at most b = k − c′ − h combiners are honest. Each of them answers one list, which omits at most p − quorum
+        contributions.
         """
         p, c = self.n_participants, self.n_colluders
         least_combining = max(0, c - (p - self.n_combining))
@@ -80,7 +81,7 @@ class Threshold:
     Notes
     -----
     t > a ensures that colluders cannot open a contribution. `least_threshold` ensures that only one list's total can be
-    opened, even if honest combiners get different lists, of which each answers one.
+    opened, even if honest combiners get different lists, because each honest combiner answers only one list.
     """
 
     n_combiners: int

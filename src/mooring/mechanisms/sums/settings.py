@@ -55,26 +55,34 @@ QUESTIONS: tuple[Question, ...] = ("model", "tables", "regression", "survival")
 SumLayouts = SumLayout | ClassLayout | PairwiseLayout
 """The layout of sums for one model, over all rows or by class, or of the general total."""
 MOST_BY_DEFAULT = 15
-"""Maximum number of combiners of a study without helpers that names none: the first participants in its roster."""
+"""Number of combiners in a study that names none and has no helpers: at most the first 15 participants in its roster."""
 _FAR = 16  # standard deviations that noise does not exceed
 _LINEAR_WEIGHT_WITHOUT_MODELS = 10
 MOST_DELTA = 1e-3
 """Maximum δ of a study; δ = 1 would be no guarantee, whatever ε."""
 _REMARK = """\
-# Sums instead of rows. epsilon = "none" adds no noise and gives no guarantee. n_colluders: how many participants may help
-# the analyst. combiners hold shares (nobody named: the helpers, or else the first 15 of the roster), threshold of them
-# open the total (0: the least allowed), of quorum participants at least (0: as many as make the least threshold lowest;
-# with helpers, nine tenths of all). n_colluding_helpers: how many helpers may collude (0: all but one). person: a column
-# that names persons and stays at home; rows_per_person = "mean" adds the mean of each person's rows. most_rows: how many
-# rows a participant may add, which bounds what invented rows can do (say what the largest participant has; a larger one
-# keeps each row with probability kept_share). Features of pictures may be fitted to public ones: mooring study project.
-# expected_rows: how many rows all participants together are expected to have, which is public (0: not known). Pictures of
-# three classes or more are then summed by class, where the noise leaves enough of them, and a better model follows.
-# questions: what the total must answer. "model" alone shares what one model of the label needs; with "tables",
-# "regression" or "survival", the total of all columns is shared, from which every such answer and the model follow.
+# Participants share sums instead of rows.
+# epsilon: "none" adds no noise and gives no guarantee.
+# n_colluders: how many participants may help the analyst.
+# combiners: who holds shares. If nobody is named: the helpers or, without helpers, the first 15 of the roster.
+# n_colluding_helpers: how many helpers may help the analyst (0: all but one).
+# threshold: how many combiners open the total (0: the smallest secure number).
+# quorum: the minimum number of participants in a total (0: the number that allows the smallest threshold; with helpers, at
+# least nine tenths of all participants).
+# person: a column that identifies persons and is not shared. rows_per_person: the maximum number of rows of a person that a
+# participant adds; "mean" adds the mean of each person's rows.
+# most_rows: how many rows a participant may add, such as the number of rows of the largest participant. It bounds the
+# effect of invented rows.
+# kept_share: the probability with which each row is added.
+# features: features of pictures may be fitted to public pictures with 'mooring study project'.
+# expected_rows: how many rows all participants together are expected to have, which is public (0: not known). If it is
+# large enough for the noise, pictures of three classes or more are summed by class, which gives a better model.
+# questions: what the total must answer. For "model" alone, only the sums for one model of the label are shared. With
+# "tables", "regression" or "survival", sums over all columns are shared, from which every such answer and the model follow.
 # survival_time, survival_event (a column of two words), survival_occurred (the word for an event) and survival_edges (ends
-# of intervals) belong to "survival". impossible: combinations that cannot occur, such as ["sex=m, pregnant=yes"], which
-# synthetic rows then do not have; they must be known without looking at rows.
+# of intervals) belong to "survival".
+# impossible: combinations that cannot occur, such as ["sex=m, pregnant=yes"], and that synthetic rows must not have. They
+# must be known without looking at rows.
 """
 
 
@@ -94,7 +102,7 @@ class _NoneAsWord:
 
 
 Epsilon = Annotated[float | None, _NoneAsWord()]
-"""ε of a guarantee; None, written as "none", is no noise and no guarantee."""
+"""ε of a guarantee; None, written as "none", means no noise and no guarantee."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +127,8 @@ class SumSettings(MechanismSettings):
     threshold: Count = 0
     """t; 0 means the least that is secure (`least_threshold`)."""
     quorum: Count = 0
-    """Minimum number of contributions; 0 means `Parties.least_quorum`, with helpers at least nine tenths of all."""
+    """Minimum number of contributions. 0 means `Parties.least_quorum` and, in a study with helpers, at least nine tenths of
+    the participants."""
     features: FeatureName = "columns"
     """The public feature map; pictures need the study's image_shape."""
     n_features: Count = N_COMPONENTS
@@ -210,7 +219,7 @@ class SumSettings(MechanismSettings):
             )
             raise InputError("questions", problem=problem, cure='Ask for a "model" only, or use features of columns.')
         if self.impossible and not self.is_general:
-            problem = "Impossible combinations concern synthetic rows, which a study for one model has not."
+            problem = "Impossible combinations concern synthetic rows, which a study for one model does not provide."
             raise InputError("impossible", problem=problem, cure='Remove them, or add "tables" to questions.')
         entries = (self.survival_time, self.survival_event, self.survival_occurred, self.survival_edges)
         if ("survival" in self.questions) != all(entries) or any(entries) != all(entries):
@@ -270,7 +279,7 @@ class SumSettings(MechanismSettings):
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """The entries in a fixed order; what is empty, and what the feature map does not use, is left out."""
+        """Return the entries in a fixed order, without optional ones that are empty and those that are not used."""
         unused = "n_features" if self.features == "columns" else "n_hats"
         kept = ("epsilon", "combiners")
         plain = {key: value for key, value in super().as_dict().items() if key in kept or value not in ("", [])}
@@ -296,12 +305,10 @@ class SumSettings(MechanismSettings):
         make_layout(self, schema, make_features(self, schema, image_shape))
 
     def require_limits(self, uploads: Sequence[str]) -> None:
-        """Raise an `InputError` for a limit measured on rows, where there is noise: keeping it would disclose them."""
+        """Raise an `InputError` for a limit that is measured on rows, if there is noise: its outcome would disclose rows."""
         measured = [limit for limit in uploads if not limit.lower().lstrip().startswith("epsilon")]
         if self.epsilon is not None and measured:
-            problem = (
-                f"The limit {measured[0]!r} is measured on rows, so that whether somebody shares would disclose them."
-            )
+            problem = f"The limit {measured[0]!r} is measured on rows, so the decision to share would disclose them."
             raise InputError(
                 "limits", problem=problem, cure="Limit epsilon, or leave the limit out: epsilon bounds it."
             )
@@ -390,7 +397,7 @@ class SumScheme:
         return None if self.settings.epsilon is None else find_lone_epsilon(self.privacy)
 
     def unpack(self, vector: Integers, n_contributions: int) -> Sums | ClassSums | PairwiseTotal:
-        """Return what an opened total of `n_contributions` holds, with the noise of all of them."""
+        """Return the sums in an opened total of `n_contributions`, with the scale of the noise of all contributions."""
         settings, noise, layout, features = self.settings, self.noise, self.layout, self.features
         if isinstance(layout, PairwiseLayout):
             variance = 0.0 if noise is None else float(n_contributions * noise.on_products)

@@ -1,22 +1,25 @@
 """The correlation of two columns whose sums carry noise, and its interval.
 
-Legend: u = (c, v, w) the covariance and the variances of two columns, û what is read of them, Σ the covariance of their
-noise; r = c/√(vw); n the number of rows; a, b the columns with mean zero and variance one.
+Legend: u = (c, v, w) the covariance and the variances of two columns, û the values that are read for them, Σ the covariance
+of their noise; r = c/√(vw); n the number of rows; a, b the columns with mean zero and variance one.
 
 Over other rows, r has the variance κ(1 − r²)²/n with κ(1 − r²)² = E[ab − r(a² + b²)/2]²; κ is 1 for a normal pair, and for
-columns that are independent. κ is read off the total, too. The interval has each r for which some variances fit to what is
-read: it is profiled over v and w,
+columns that are independent. κ is read off the total, too. The interval consists of every r that is compatible with û for
+some variances, so the misfit is profiled over v and w:
 
     min over v, w > 0 of  (û − u)ᵀ [Σ + diag(s, 0, 0)]⁻¹ (û − u) ≤ z²  with  u = (r√(vw), v, w),  s = κ(1 − r²)² v̂ŵ/(n − 3).
 
 Where noise is small, this is the delta method. Where a variance is a few standard errors of its noise, which happens if a
 column hardly varies on its declared range, its root is not linear in the noise, and the interval widens to the side of ±1.
 
-A variance must be read as at least three standard errors of its noise. Below two, some variance near zero fits, and the
-interval has ±1 as an end; if only narrow intervals were shown then, they would be those of covariances that the noise has
-made large. The limit itself selects variances that the noise has made large. One that is read below six standard errors
-therefore counts with four thirds of its error: a variance of two standard errors, which is shown in 0.16 of draws, is below
-its interval in Φ(−4/3 · 1.96)/Φ(−1) = 0.03 of these, instead of in Φ(−1.96)/Φ(−1) = 0.16.
+A correlation is shown only if each variance is read as at least three standard errors of its noise. Below two standard
+errors, variances near zero are compatible with û, and the interval ends at ±1. If only narrow intervals were shown there,
+they would be those of covariances that the noise has made large.
+
+The limit of three also selects variances that the noise has made large. For a variance that is read below six standard
+errors, the error is therefore multiplied by 4/3. For example, a true variance of two standard errors passes the limit in
+Φ(−1) = 16 % of draws. It then lies below its interval in Φ(−4/3 · 1.96)/Φ(−1) = 3 % of these draws; without the factor, it
+would in Φ(−1.96)/Φ(−1) = 16 %.
 """
 
 from __future__ import annotations
@@ -37,8 +40,8 @@ _MOST_HATS = 1.0  # what hat functions may add to a variance, in units of it, fo
 _MOST_UNCERTAINTY = 0.25  # of κ
 _LEAST_VARIANCE = 1e-12  # without noise, where half the declared range is 1
 _LEAST_SIGNAL = 3.0  # of a variance, in standard errors of its noise
-_CLEAR_SIGNAL = 6.0  # the same, from which on the limit hardly selects
-_SELECTED_ERROR = 4 / 3  # of a variance below that, in standard errors
+_CLEAR_SIGNAL = 6.0  # the same; above this, the limit hardly selects
+_SELECTED_ERROR = 4 / 3  # factor on the error of a variance below that
 _EDGE = 0.999999
 _STEPS = np.array([0.0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 4, 6, 10, 30])  # in half widths of the delta method
 _SIDES = np.array([-1.0, 1.0])
@@ -128,10 +131,10 @@ class _Standard:
 
 
 def _read_kurtosis(total: PairwiseTotal, a: _Standard, b: _Standard, r: float, n: float) -> float:
-    """Return κ; 1 where hat functions are too wide for the columns, or for what little the columns differ.
+    """Return κ; 1 where hat functions are too wide compared with the columns' spread or with the difference of the columns.
 
-    Besides what is known, hat functions add δδ′ to 1.2 δδ′ to the mean of a²b², depending on whether both columns lie at the
-    same place between two nodes.
+    Besides terms that can be computed, hat functions add between δδ′ and 1.2 δδ′ to the mean of a²b²: the most if both
+    columns always lie at the same place between two nodes.
     """
     uncertainty = 0.3 * max(a.added, 0.0) * max(b.added, 0.0) / max(1 - r**2, 1e-3) ** 2
     if max(a.added, b.added) > _MOST_HATS or uncertainty > _MOST_UNCERTAINTY:
@@ -147,7 +150,7 @@ def _read_kurtosis(total: PairwiseTotal, a: _Standard, b: _Standard, r: float, n
 
 
 def find_correlation_interval(moments: Moments) -> tuple[float, float]:
-    """Return the 95 % interval of a correlation; NaN where no correlation fits to the sums."""
+    """Return the 95 % interval of a correlation; NaN if no correlation is compatible with the sums."""
     _, v, w = moments.readings.values
     scale = np.array([math.sqrt(v * w), v, w])
     read, noise = moments.readings.values / scale, moments.readings.noise / np.outer(scale, scale)
@@ -173,7 +176,7 @@ def find_correlation_interval(moments: Moments) -> tuple[float, float]:
 
 
 def _measure_excess(places: Matrix, read: Vector, noise: Matrix, sampling: float) -> Matrix:
-    """Return by how much the misfit at correlations exceeds what belongs to the interval."""
+    """Return the misfit at each correlation minus the largest misfit within the interval."""
     return _measure_misfit(places.ravel(), read, noise, sampling).reshape(places.shape) - Z**2
 
 

@@ -57,7 +57,7 @@ class Statistic(Record):
     statistic: StatisticName
     """Shares, means and standard deviations are those of the values that are not missing."""
     estimate: FloatOrNaN
-    """NaN where the interval says nothing. Shares are the nearest that add up to one over a column's levels."""
+    """NaN where the interval says nothing. Shares are adjusted to be not negative and to add up to one over the levels."""
     low: FloatOrNaN
     high: FloatOrNaN
 
@@ -202,7 +202,7 @@ def _describe_category(
 
 
 def _project_shares(counts: Vector) -> Vector:
-    """Return the shares nearest to those of counts, some of which noise may have made negative; NaN without rows."""
+    """Return the shares, not negative and of sum one, that are nearest to those of noisy counts; NaN without rows."""
     if not counts.sum() > 0:
         return np.full(len(counts), np.nan)
     shares = counts / counts.sum()

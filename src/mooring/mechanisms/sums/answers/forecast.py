@@ -36,7 +36,7 @@ ASSUMED = (
 )
 POINTS, DEVIATIONS, TIMES = "points", "standard deviations", "times"
 _SPREAD = 1 / 8  # standard deviation of a number, in units of its range
-_EVENTS, _CENSORED = 0.5, 0.2  # shares of the rows by the last interval, were there no other ends
+_EVENTS, _CENSORED = 0.5, 0.2  # shares of rows by the last interval, each if the other never occurred
 _GRID = 4_001
 _TERMS = (1, 2, 4, 8)  # numbers of columns of regressions
 _MOST_COEFFICIENTS = 30  # beyond which a regression takes long to forecast
@@ -57,7 +57,7 @@ class ForecastLine(Record):
     """The unit of the half width. "times" is that of a ratio, whose interval reaches from the ratio divided by the half
     width to the ratio multiplied by it. The unit is empty for correlations."""
     rows_needed: Count | None = None
-    """Number of rows from which on the answer is given. Only set where it is refused."""
+    """Minimum number of rows with which the answer is not refused. Only set for a refused answer."""
 
     @property
     def is_refused(self) -> bool:
@@ -132,7 +132,10 @@ def invent_total(workload: Workload, n_rows: float, noise_variance: float) -> Pa
 
 
 def find_most_columns(workload: Workload, noise_variance: float, n_rows: int, question: str) -> int:
-    """Return with how many columns besides the outcomes, fewer than all, a question is answered; 0 if with none."""
+    """Return the largest number of columns besides the outcomes with which a question is answered; 0 if there is none.
+
+    All columns together are not tried.
+    """
     others = [levels.name for levels in workload.columns if levels.name not in workload.outcomes]
     for n_columns in range(len(others) - 1, 0, -1):
         narrow = workload.narrow(others[:n_columns])
@@ -200,7 +203,7 @@ def _forecast(total: PairwiseTotal, asked: _Asked) -> ForecastLine:
 
 
 def _find_rows_needed(total: PairwiseTotal, asked: _Asked) -> int | None:
-    """Return the number of rows from which on an answer is given, to two digits; None if no number would do."""
+    """Return the minimum number of rows with which an answer is given, to two digits; None if no number is enough."""
 
     def is_given(factor: float) -> bool:
         return not math.isnan(asked.find(replace(total, matrix=factor * total.matrix)))
@@ -291,7 +294,7 @@ def _find_correlation(total: PairwiseTotal, columns: Sequence[str]) -> float:
 
 
 def _list_regressions(total: PairwiseTotal) -> Iterator[_Asked]:
-    """Yield the regression on the most columns that is given, its odds ratios, and the first that is refused."""
+    """Yield the regression with the most terms that is answered, its odds ratios, and the first one that is refused."""
     workload = total.workload
     if not workload.has_regressions:
         return

@@ -89,7 +89,7 @@ def _parse_term(word: str, columns: Collection[str], quoted: list[str]) -> Formu
         _refuse_effect(re.sub(r"§(\d+)§", lambda match: f"`{quoted[int(match[1])]}`", word))
     known = ", ".join(repr(name) for name in columns)
     problem = f"The formula names {word[:60]!r}, which is not a column that regressions of this study use: {known}."
-    cure = "Use these names; survival is not among them. Quote one that is not a single word in `backticks`."
+    cure = "Use these names; survival is not among them. Put `backticks` around a name that is not a single word."
     raise InputError("formula", problem=problem, cure=cure)
 
 
@@ -111,6 +111,6 @@ def _refuse_effect(word: str) -> None:
         raise InputError("formula", problem=problem, cure=cure)
     if call := _CALL.fullmatch(word):
         problem = (
-            f"{shown} applies {call[1]!r}. Only C, and log of a column that is declared on such a scale, can be used."
+            f"{shown} applies {call[1]!r}. Only C, and log of a column on a declared logarithmic scale, can be used."
         )
         raise InputError("formula", problem=problem, cure=cure)

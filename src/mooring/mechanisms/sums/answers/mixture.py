@@ -1,10 +1,12 @@
-"""A mixture of products of categoricals, fitted to a total by least squares: a distribution of rows with the same pairs.
+"""A mixture of products of categorical distributions, fitted to a total by least squares.
+
+Rows that are drawn from it have about the same distribution of each pair of columns as the rows of the total.
 
 Legend: π the weights of K components; θ_kj the probabilities of the levels of column j in component k;
 φ_k = (√c₀, M₁θ_k1, …).
 
 The total of n rows of the mixture is n Σ_k π_k φ_k φ_kᵀ. The noise of a total has the same variance in all its coordinates,
-so that least squares there is maximum likelihood. Before that, interactions of each pair of columns are shrunk towards
+so that least squares in them is maximum likelihood. Before that, interactions of each pair of columns are shrunk towards
 independence by the factor of James and Stein, since most of the noise is in interactions that are small.
 """
 

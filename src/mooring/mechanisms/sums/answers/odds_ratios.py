@@ -1,8 +1,8 @@
-"""Odds ratios: a logistic regression, whose sums come from the total or, where it lacks them, from a mixture fitted to it.
+"""Odds ratios by logistic regression. Sums that the total lacks come from a mixture that is fitted to the total.
 
 Legend: z the row of terms, y the outcome of zeros and ones, β the coefficients, η = zᵀβ, p the logistic function; G = Σ zzᵀ
 and b = Σ zy from the total; E_m the mean over rows of a mixture that is fitted to the total; Λ the precision of a normal
-prior of standard deviation 2.5 on coefficients other than the intercept's, in units of half a declared range.
+prior of standard deviation 2.5 on all coefficients but the intercept, in units of half a declared range.
 
 Maximum likelihood solves Σ z (y − p(η)) = 0. With p(η) = a + cη + r(η), a and c chosen on the mixture, only r needs sums
 over its rows:
@@ -61,7 +61,7 @@ class OddsRatio(Record):
     term: str
     """Name of the column, or log(name) where its scale is logarithmic."""
     level: str
-    """The level of a category, or "missing"; empty for a number, whose ratio is that of one unit more."""
+    """The level of a category, or "missing"; empty for a number, whose odds ratio is per unit."""
     reference: str
     odds_ratio: FloatOrNaN
     low: FloatOrNaN
@@ -127,10 +127,10 @@ def estimate_odds_ratios(total: PairwiseTotal, formula: str) -> OddsRatios:
         raise InputError("formula", problem=problem, cure="Choose such an outcome, or a linear regression.")
     if len(design.columns) == 1:
         problem = (
-            "There is nothing to compare: of each term, only the reference has rows that stand out from the noise."
+            "There is nothing to compare: in each term, only the reference has rows that stand out from the noise."
         )
         if not total.noise_variance:
-            problem = "There is nothing to compare: of each term, only the reference has rows."
+            problem = "There is nothing to compare: in each term, only the reference has rows."
         raise InputError("formula", problem=problem, cure="Use other terms.")
     equations = read_normal_equations(total, design)
     if measure_noise(equations) > MOST_NOISE:
@@ -141,7 +141,7 @@ def estimate_odds_ratios(total: PairwiseTotal, formula: str) -> OddsRatios:
     solution = _solve(equations, z)
     beta, spreads = solution.coefficients, [solution.find_spread(equations, k) for k in range(equations.n_terms)]
     errors = np.sqrt([spread.constant for spread in spreads])
-    if errors[1:].max() > _PRIOR_SCALE:  # only noise makes errors larger than the prior's
+    if errors[1:].max() > _PRIOR_SCALE:  # only noise makes errors larger than the prior's standard deviation
         raise refuse_regression(equations)
     bias = _measure_bias(mixture, design, equations.n_rows) / errors
     worst = int(np.argmax(np.abs(bias[1:]))) + 1

@@ -12,7 +12,8 @@ G, so that intervals are those of Fieller: a value x above the estimate belongs 
     x² ≤ t² V(x),
 
 where V, quadratic in x, is the variance of the estimate if that value is true and the other coefficients move with it by
-their covariance. The expansion holds while the noise on G^-½ E G^-½ is small: beyond `MOST_NOISE` the regression is refused.
+their covariance. The expansion holds while the scaled noise G^-½ E G^-½ is small;
+beyond `MOST_NOISE`, the regression is refused.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class RegressionTerm(Record):
     """The level that a category's level is compared with."""
     estimate: FloatOrNaN
     standard_error: FloatOrNaN
-    """Over other rows and other noise."""
+    """The standard error over repeated samples of rows and of noise."""
     noise_error: FloatOrNaN
     """The part of the standard error that comes from the noise."""
     low: FloatOrNaN
@@ -86,7 +87,7 @@ class Regression(Answer):
 
     def list_tables(self) -> dict[str, Rows]:
         """Return the coefficients with intervals and p."""
-        headings = ("term", "coefficient", "95 % interval", "p", "standard error", "of it by noise")
+        headings = ("term", "coefficient", "95 % interval", "p", "standard error", "error by noise alone")
         return {f"{self.outcome}: linear regression": [headings, *map(_write_term, self.terms)]}
 
 
@@ -127,7 +128,8 @@ def regress(total: PairwiseTotal, formula: str) -> Regression:
 
     A category is compared with its first declared level. Where a number is missing, it is set to the middle of its range,
     and a term of its own marks it. Where outcomes are missing, the sums of the terms are scaled to the share of known
-    outcomes, which is right if they are missing independently of the terms; if the sums show otherwise, it is refused.
+    outcomes, which is right if they are missing independently of the terms. The regression is refused if the sums show that
+    they are not.
 
     Parameters
     ----------
@@ -143,8 +145,8 @@ def regress(total: PairwiseTotal, formula: str) -> Regression:
     Raises
     ------
     InputError
-        If the formula names what is not declared or needs more than pairs of columns, if outcomes are missing depending on
-        a term, or if the noise is too large for it.
+        If the formula names what is not declared or needs more than pairs of columns, if the outcome is missing more often
+        for some values of a term, or if the noise is too large.
     """
     design, source = make_design(total, formula), name_source(total)
     equations = read_normal_equations(total, design)
@@ -187,7 +189,7 @@ class Spread:
     square: float
 
     def find_interval(self, estimate: float, quantile: float) -> tuple[float, float]:
-        """Return where the true value is within so many standard errors; NaN if that has no end."""
+        """Return the ends of the values within `quantile` standard errors of the estimate; NaN if these are unbounded."""
         rest = 1 - quantile**2 * self.square
         if not rest > 0:
             return math.nan, math.nan
@@ -196,13 +198,16 @@ class Spread:
         return estimate + middle - half, estimate + middle + half
 
     def find_p(self, estimate: float, degrees: float) -> float:
-        """Return the two-sided p of the true value 0."""
+        """Return the two-sided p-value of the hypothesis that the true value is 0."""
         variance = self.constant - self.linear * estimate + self.square * estimate**2
         return find_p_value(estimate, math.sqrt(max(variance, 0.0)), degrees)
 
 
 def measure_spread(noise: Matrix, sampling: float, weights: Vector, change: Vector) -> Spread:
-    """Return the spread of an estimate whose error by noise has these weights of readings, and `change` more for x = 1."""
+    """Return the spread of an estimate from its sampling variance and the covariance `noise` of readings.
+
+    The error by noise is the sum of the readings' noise with the weights `weights` + x `change`.
+    """
     crossed = noise @ change
     constant = sampling + float(weights @ noise @ weights)
     return Spread(constant, 2 * float(weights @ crossed), float(change @ crossed))
@@ -228,8 +233,8 @@ def make_design(total: PairwiseTotal, formula: str) -> Design:
     columns, notes = [DesignColumn(INTERCEPT, "", "", workload.constant)], []
     if workload.column(parsed.outcome.column).has_missing:
         notes.append(
-            f"{parsed.outcome.column} may be missing. Coefficients and intervals are right only if that does not depend on "
-            "the terms, of which the sums show no sign."
+            f"{parsed.outcome.column} may be missing. Coefficients and intervals are right only if missing outcomes do not "
+            "depend on the terms. The sums show no sign of such a dependence."
         )
     for term in parsed.terms:
         levels = workload.column(term.column)
@@ -379,16 +384,16 @@ class Fit:
 
     coefficients: Vector
     covariance: Matrix
-    """Over other rows and other noise."""
+    """The covariance of the coefficients over repeated samples of rows and of noise."""
     noise_covariance: Matrix
-    """Over other noise."""
+    """The part of `covariance` that comes from the noise."""
     residual_variance: float
     r_squared: float
     degrees_of_freedom: float
 
 
 def solve_normal_equations(equations: NormalEquations) -> Fit:
-    """Return the solution; see the module's equations. An `InputError` says where the noise leaves nothing to solve."""
+    """Return the solution of the module's equations, or raise an `InputError` if the noise leaves nothing to solve."""
     p, n = equations.n_terms, equations.n_rows
     G, b, noise = equations.matrix, equations.vector, equations.readings.noise
     if not n > p + 1:
@@ -414,15 +419,15 @@ def solve_normal_equations(equations: NormalEquations) -> Fit:
 
 
 def _refuse_contradiction(equations: NormalEquations) -> InputError:
-    """Return the error for terms that explain more of the outcome than there is."""
+    """Return the error for terms that explain more than the whole variance of the outcome."""
     has_noise = equations.readings.noise.any()
-    by_noise, hardly = (", by the noise", ", since noise alone hardly ever does that") if has_noise else ("", "")
-    problem = "The terms explain more of the outcome than there is, which no rows can do: "
+    or_noise, hardly = (", noise", ", since noise alone hardly ever has this effect") if has_noise else ("", "")
+    problem = "The terms explain more than the whole variance of the outcome, which no rows can do. "
     if equations.is_scaled:
-        problem += f"by chance{by_noise}, or because it depends on the terms whether the outcome is missing."
+        problem += f"The cause is chance{or_noise}, or that missing outcomes depend on the terms."
         cure = "Use other terms, or regress a column that is always known."
     else:
-        problem += f"the sums of a participant may be invented{hardly}."
+        problem += f"The sums of a participant may be invented{hardly}."
         cure = "Ask participants about their tables."
     return InputError("formula", problem=problem, cure=cure)
 

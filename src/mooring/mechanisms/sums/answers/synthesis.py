@@ -1,8 +1,8 @@
 """Synthetic rows whose pairs of columns are about those of a total.
 
 They are drawn from a mixture that is fitted to the total, so that they have the guarantee of the total, whatever is done
-with them. They hold no row of anybody, and what needs more than pairs of columns is not in them: read estimates off the
-total.
+with them. They contain no real row, and relations of three or more columns are not preserved. Estimates should be read off
+the total instead.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _draw_times(workload: Workload, levels: Indices, absent: Any, rng: np.random
     edges = np.append(survival.edges, time.high)
     interval = np.minimum(levels // 2, survival.n_intervals)
     times = edges[interval] + rng.random(len(levels)) * (edges[interval + 1] - edges[interval])
-    if time.is_whole:  # an interval ends at its end; one that holds no whole number gives the one before it
+    if time.is_whole:  # an interval includes its end; one without a whole number yields the number before it
         times = np.minimum(np.ceil(times), np.floor(edges[interval + 1]))
     occurred = (levels % 2 == 0) & (levels < 2 * survival.n_intervals)
     words = np.where(occurred, survival.occurred, other).astype(object)

@@ -1,1 +1,1 @@
-"""Public feature maps, from encoded rows to vectors φ of norm one: of columns, of pictures, and random Fourier features."""
+"""Public maps from encoded rows to features φ of norm at most one: of tables, of pictures, and random Fourier features."""

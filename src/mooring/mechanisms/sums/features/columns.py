@@ -1,4 +1,4 @@
-"""Public feature maps of tables, from encoded rows to vectors φ of norm one.
+"""Public feature maps of tables, from encoded rows to vectors φ of norm at most one.
 
 Legend: x an encoded number in [−1, 1]; h its hat functions; u the features of a row before they are scaled; c₀ the share of
 the constant.
@@ -9,12 +9,13 @@ Without hat functions, the feature of a number is x itself, and u is divided by 
 linear model of φ is a linear model of the columns.
 
 Features follow from the declared columns only, so they cost no privacy. A linear model can form any piecewise linear curve
-of a number from x and five hat functions, each minus its mean over the range. These six depend on each other linearly, as
-hat functions sum to one, and noise on a sum that follows from others is wasted. The features are therefore four coordinates
-of the space that they span, in an orthonormal basis, so that inner products of rows stay the same. A log-scaled number is
-first replaced by the place of its logarithm in the range, from −1 to 1. A category of two levels has the feature ±½, a
-category of L levels has L − 1 orthonormal contrasts. The constant yields the number of rows and the mean of the features,
-with noise. The weights of x and of the hats, both 1, were chosen on tables that no report uses.
+of a number from x and five hat functions, each minus its mean over the range. These six functions are linearly dependent,
+because hat functions sum to one, and noise on a sum that follows from other sums is wasted. The features are therefore four
+coordinates in the space that the six functions span, with respect to an orthonormal basis, so that inner products of rows
+stay the same. A log-scaled number is first replaced by the place of its logarithm in the range, from −1 to 1. A category of
+two levels has the feature ±½; a category of L levels has L − 1 orthonormal contrasts. The constant yields the number of rows
+and the mean of the features, with noise. The weights of x and of the hats, both 1, were chosen on tables that appear in none
+of mooring's results.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ class TableFeatures:
 
     @cached_property
     def _alike(self) -> list[tuple[Column, int]]:
-        """Runs of columns with features of the same form, as the first column and the length of each run."""
+        """Runs of columns with features of the same form: the first column and the length of each run."""
 
         def form(column: Column) -> tuple[Any, ...]:
             log, indicated = column.name in self.log_scaled, column.missing == "indicate"
@@ -155,8 +156,8 @@ class TableFeatures:
 def curve_coordinates(n_hats: int) -> Matrix:
     """Return the matrix from the hat functions of a number to its features, of shape (n_hats − 1, n_hats).
 
-    Column k has the coordinates of a number at the centre of hat k: of x and the hats, each minus its mean over the range.
-    The basis is found by Gram and Schmidt from the first centres, so that all machines have the same.
+    Column k holds the coordinates of a number at the centre of hat k, where x and the hats are taken minus their means over
+    the range. The basis is found by the Gram–Schmidt process from the first centres, so that it is the same on all machines.
 
     Examples
     --------
@@ -182,7 +183,7 @@ def curve_coordinates(n_hats: int) -> Matrix:
 def level_contrasts(n_levels: int) -> Matrix:
     """Return the matrix from indicators of levels to features, of shape (n_levels − 1, n_levels).
 
-    Two levels have the feature ±½. Of more, each level is contrasted with the mean of those before it.
+    Two levels have the feature ±½. With more levels, each is contrasted with the mean of the levels before it.
     """
     if n_levels == 2:
         return np.array([[-0.5, 0.5]])

@@ -20,8 +20,8 @@ privacy.
 exponential; signs of eigenvectors are fixed. Machines differ only by rounding: in the order of sums in a matrix product and
 the last bit of an exponential. Eigenvalues are far enough apart that φ then differs by less than 10⁻⁹ (a test rounds all
 responses to 10⁻¹³; kernels of OpenBLAS for three processors, with one thread and two, differed by 3·10⁻¹³), while a
-participant rounds φ to multiples of 2⁻¹². Nothing depends on two machines having equal φ: norms are checked in each
-participant's own integers, and for a model the difference is like rounding.
+participant rounds φ to multiples of 2⁻¹² or, in sums by class, of about 2⁻¹⁷. Nothing depends on two machines having equal
+φ: norms are checked in each participant's own integers, and for a model the difference is like rounding.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FINEST, _OF_ROOT, _RATIO = (
     2.5,
     0.85,
     1.8,
-)  # minimum wavelength in pixels, wavelength over the root of the side, ratio of the two
+)  # minimum wavelength in pixels, wavelength over the root of the side, ratio of the two wavelengths
 _PLACES = 7  # positions of a filter per side
 FLOOR = 4e-4  # τ
 BLANK = 1e-12  # added to squares, so that rounding does not count as contrast
@@ -127,7 +127,7 @@ class PictureFeatures:
         return phi
 
     def first(self, n_components: int) -> PictureFeatures:
-        """Return the first of these features, which are in the order of how much they distinguish."""
+        """Return the first `n_components` of these features, which are sorted by importance."""
         fitted = self.fitted
         if fitted is not None:
             fitted = replace(fitted, matrix=fitted.matrix[:, :n_components])

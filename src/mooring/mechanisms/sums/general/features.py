@@ -4,7 +4,7 @@ The total has no block of a column with itself. For indicators it follows from t
 Between nodes of a number, Σ hhᵀ = diag(c) − Σ_a q_a (e_a − e_{a+1})(e_a − e_{a+1})ᵀ, where q_a = Σ t(1 − t) over the rows
 between nodes a and a + 1, and e_a is the unit vector of node a. The total holds the sum of all q_a of a column, its bubble,
 but no single q_a. They are estimated by splitting this sum in proportion to c_a c_{a+1}/(c_a + c_{a+1}), since rows between
-two nodes have weights on both. The module `workload` states h, t and the bubble.
+two nodes have weights on both. The module `workload` defines h, t and the bubble.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class LevelFeatures:
 def select_schema(workload: Workload, schema: Schema, outcome: str = "") -> Schema:
     """Return the schema of rows for a model of one column, by default the label.
 
-    Its columns are those that have features, and its label is the outcome. The label of the study itself is no feature of
-    another outcome: where a model is used, it is not known yet.
+    Its columns are those that have features, and its label is the outcome. The study's own label is not a feature for other
+    outcomes, because the label is not known yet when the model is used.
     """
     name = outcome or workload.label
     require_outcome(workload, schema, name)
@@ -117,7 +117,7 @@ def require_outcome(workload: Workload, schema: Schema, name: str) -> None:
     """Raise an `InputError` for a column that no model can predict."""
     survival = workload.survival
     if not name or (survival is not None and name in (survival.time, survival.event, survival.name)):
-        problem = f"{name!r} is a part of survival, which is no outcome of a model." if name else "There is no label."
+        problem = f"{name!r} is a part of survival, which no model can predict." if name else "There is no label."
         names = ", ".join(repr(levels.name) for levels in workload.columns if levels.kind != "survival")
         raise InputError("outcome", problem=problem, cure=f"Name a column to predict, one of {names}.")
     levels = workload.column(name)
@@ -131,7 +131,7 @@ def require_outcome(workload: Workload, schema: Schema, name: str) -> None:
 
 
 def extract_sums(total: PairwiseTotal, schema: Schema) -> Sums:
-    """Return the sums of a model of a schema's label from its columns (`select_schema`).
+    """Return the sums for a model that predicts a schema's label from its columns (`select_schema`).
 
     If the outcome is missing in some rows, sums over the rows that have it are estimated from those over all rows, which
     assumes that features are distributed alike in both.
@@ -147,7 +147,7 @@ def extract_sums(total: PairwiseTotal, schema: Schema) -> Sums:
         known = max(float(counts[:-1].sum()), 1.0)
         present = min(known / max(float(counts.sum()), 1.0), 1.0)
         means = np.clip(coded @ counts[:-1, None] / known, -1.0, 1.0)
-        coded = np.hstack([coded, means])  # what is missing is given the mean
+        coded = np.hstack([coded, means])  # a missing outcome counts as the mean
     vectors = np.array([workload.functional(name, row).vector for row in coded]).T
     outcomes = total.matrix @ vectors
     if levels.has_missing:

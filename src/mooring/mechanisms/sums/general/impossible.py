@@ -1,7 +1,7 @@
 """Combinations of levels that cannot occur, such as sex = m with pregnant = yes, as a study declares them.
 
-They are public: a designer knows them without anybody's rows. What is shared does not depend on them, and synthetic rows
-keep to them.
+They are public: a designer knows them without looking at rows. What is shared does not depend on them, and synthetic rows
+do not contain them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Combination: TypeAlias = Mapping[int, int]
 
 
 def read_combination(text: str) -> dict[str, str]:
-    """Return the words of a combination by column, or raise an `InputError` for text that has none.
+    """Return the words of a combination by column, or raise an `InputError` for text that states none.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def read_combination(text: str) -> dict[str, str]:
 
 
 def find_combination(columns: Sequence[Levels], words: Mapping[str, str]) -> Combination:
-    """Return the levels that words name, or raise an `InputError` for words that name none."""
+    """Return the levels that words name, or raise an `InputError` for words that do not name a combination of levels."""
     places = {
         levels.name: index for index, levels in enumerate(columns) if levels.is_exact and levels.kind != "survival"
     }
@@ -45,10 +45,10 @@ def find_combination(columns: Sequence[Levels], words: Mapping[str, str]) -> Com
     for name, word in words.items():
         if name not in places:
             problem = (
-                f"The impossible combination {_quote(words)} names {name[:60]!r}, which is no column of categories, or of "
-                "whole numbers with few values, of the study."
+                f"The impossible combination {_quote(words)} names {name[:60]!r}. Only columns of categories, and of whole "
+                "numbers with few values, can be named."
             )
-            raise InputError("impossible", problem=problem, cure=f"Name some of {', '.join(places) or 'no column'}.")
+            raise InputError("impossible", problem=problem, cure=f"In this study: {', '.join(places) or 'no column'}.")
         levels = columns[places[name]]
         if word not in levels.names:
             problem = f"The impossible combination {_quote(words)} names a word that {name!r} does not have."

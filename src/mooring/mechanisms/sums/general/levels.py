@@ -1,7 +1,7 @@
 """The levels of a column in the general total, and the integer contrasts that are summed.
 
-Legend: b the number of levels of a column; h the weights of a row's value on them; U the unit of h in integers; C the
-orthonormal contrasts of b levels; M the integer contrasts; B the resolution of φ.
+Legend: b the number of levels of a column; h the weights of a row's value on them; U the unit of h in integers; M the
+integer contrasts of the levels.
 
 A category has one level per word. A whole number with few values has one level per value. Any other number has eight nodes
 on its declared range, equally spaced on its scale: a value between two nodes has weights 1 − t and t on them (hat
@@ -33,7 +33,7 @@ LevelKind = Literal["category", "number", "survival"]
 MISSING = "missing"
 N_NODES = 8
 _HAT_UNIT = 2**9
-_ROUNDING = 1e-6  # below which a weight in integers is a whole number
+_ROUNDING = 1e-6  # distance from an integer below which a weight counts as that integer
 LINEAR_WEIGHT = 3
 """The squared norm of a number's linear contrast by default; that of its other contrasts is 1."""
 
@@ -239,7 +239,7 @@ def _add_missing(names: tuple[str, ...], has_missing: bool) -> tuple[str, ...]:
 def _polynomials(n: int) -> Matrix:
     """Return the orthonormal polynomials of degree 1 to n − 1 on n equally spaced nodes, of shape (n − 1, n).
 
-    They are orthogonalised in fractions, so that all machines have the same.
+    They are orthogonalised in fractions, so that they are the same on all machines.
     """
     basis = [[Fraction(1)] * n]
     for degree in range(1, n):

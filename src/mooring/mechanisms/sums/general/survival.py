@@ -1,4 +1,4 @@
-"""Times to an event as one column of levels: in which interval each row ends, and whether by the event."""
+"""Times to an event as one column of levels: the interval in which each row's time ends, and whether with the event."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mooring.typing import Labels, Matrix
 
 @dataclass(frozen=True)
 class Survival:
-    """Times to an event as one column: in which interval each row ends, and whether by the event."""
+    """Times to an event as one column: the interval in which each row's time ends, and whether with the event."""
 
     time: str
     """Name of the column with the time from entry to the event or to the end of observation."""
@@ -25,7 +25,8 @@ class Survival:
     occurred: str
     """The word in that column for an event that happened."""
     edges: tuple[float, ...]
-    """The start of the first interval and the ends of all, increasing; a time after the last is 'beyond' it."""
+    """The start of the first interval and the ends of all intervals, in increasing order. Times after the last edge have a
+    level of their own."""
 
     @property
     def name(self) -> str:
@@ -39,7 +40,7 @@ class Survival:
 
 
 def find_survival_columns(survival: Survival, columns: Sequence[Levels]) -> list[int]:
-    """Return the indices of the columns of time and event, or raise an `InputError` for what survival cannot be made of."""
+    """Return the indices of the columns of time and event, or raise an `InputError` for columns or edges that do not fit."""
     names = [levels.name for levels in columns]
     for name in (survival.time, survival.event):
         if name not in names:

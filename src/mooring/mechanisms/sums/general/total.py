@@ -32,7 +32,7 @@ class PairwiseTotal:
     unit: str = "row"
     """Either "row" or "person"."""
     caveat: str = ""
-    """Why the noise gives no guarantee although there is some; empty if it gives one."""
+    """Why the noise of this total gives no guarantee; empty if it gives one, or if there is no noise."""
 
     @property
     def n_rows(self) -> float:
@@ -44,11 +44,11 @@ class PairwiseTotal:
         return float(np.vdot(matrix, self.matrix))
 
     def estimates(self, matrices: Sequence[Matrix]) -> Vector:
-        """Return ⟨A, S⟩ of several A."""
+        """Return ⟨A, S⟩ for several A."""
         return np.array([self.estimate(matrix) for matrix in matrices])
 
     def covariance(self, matrices: Sequence[Matrix]) -> Matrix:
-        """Return the covariances σ²⟨A, A′⟩ of what the noise adds to ⟨A, S⟩ of several A."""
+        """Return the covariances σ²⟨A, A′⟩ of the noise of ⟨A, S⟩ for several A."""
         flat = np.reshape(np.asarray(matrices), (len(matrices), -1))
         return np.asarray(self.noise_variance * (flat @ flat.T))
 
@@ -80,20 +80,25 @@ class PairwiseTotal:
 
 
 def check_total(total: PairwiseTotal, most_rows: float = math.inf) -> list[str]:
-    """Return properties of a total that no `most_rows` rows can give it; invented rows with valid values pass."""
+    """Return properties of a total that no `most_rows` rows can produce.
+
+    Invented rows with valid values are not detected.
+    """
     workload, deviation, problems = total.workload, 6 * math.sqrt(total.noise_variance), list[str]()
     inverse = workload.resolution / workload.constant_integer
     n, slack = total.n_rows, deviation * inverse**2
     if n - slack > most_rows:
         problems.append(f"it has about {n:,.0f} rows, and all participants together may add {most_rows:,.0f}")
     if n < -slack - 1e-6:
-        problems.append("it has fewer than no rows")
+        problems.append("its number of rows is below zero")
     for levels in workload.columns:
         for k, name in enumerate(levels.names):
             vector = workload.functional(levels.name, np.eye(levels.n_levels)[k]).vector
             count, scale = float(total.matrix[0] @ vector) * inverse, float(np.linalg.norm(vector)) * inverse
             if not -deviation * scale - 1e-6 * max(n, 1) <= count <= max(n, 0) + slack + deviation * scale + 1:
-                problems.append(f"the level {name!r} of {levels.name!r} has fewer than no rows, or more than all")
+                problems.append(
+                    f"the count of level {name!r} of {levels.name!r} is below zero or above that of all rows"
+                )
     lengths = np.sqrt(
         [float((workload.scaled_contrasts(k) ** 2).sum(axis=0).max()) for k in range(len(workload.columns))]
     )

@@ -212,7 +212,7 @@ class Workload:
 
     @cached_property
     def integer_bubbles(self) -> tuple[int, ...]:
-        """The height of each column's bubble in integers; 0 for columns without."""
+        """The height of each column's bubble in integers; 0 for columns without a bubble."""
         return tuple(
             0 if levels.is_exact else round(self.resolution * math.sqrt(_BUBBLE_SHARE * share))
             for levels, share in zip(self.columns, self.shares, strict=True)
@@ -230,7 +230,8 @@ class Workload:
     def integer_sensitivity_squared(self) -> int:
         """Δ² in integers: a bound on the squared norm of what one row adds to S, where off-diagonal entries count twice.
 
-        (c₀ + Σ x_j)² − Σ x_j² + 2 c₀ Σ β_j² grows with every x_j = ‖M_j h_j‖², so that it is largest where all are.
+        (c₀ + Σ x_j)² − Σ x_j² + 2 c₀ Σ β_j² grows with every x_j = ‖M_j h_j‖² and every β_j. Its maximum is therefore where
+        all of them are largest.
         """
         constant, shares = self.constant_integer**2, self.integer_shares
         squares = sum(share**2 for share in shares)
@@ -274,7 +275,7 @@ class Workload:
         return Functional(column, numbers, vector)
 
     def number(self, column: str) -> Functional:
-        """Return a column of numbers itself, on the scale of its nodes; it is 0 where the number is missing."""
+        """Return the function that is a column's number, on the scale of its nodes, and 0 where the number is missing."""
         levels = self.column(column)
         if not levels.nodes:
             problem = f"The column {column!r} has levels, not numbers."
@@ -484,7 +485,7 @@ def make_workload(
 
 
 def _split_shares(levels: Sequence[Levels], outcomes: Sequence[int]) -> tuple[float, ...]:
-    """Return s_j: a fixed share for each outcome, and for other columns of several levels one in proportion to √b_j."""
+    """Return s_j: a fixed share for each outcome, and for other columns of several levels a share in proportion to √b_j."""
     weights = [0.0 if column.n_levels < 2 else math.sqrt(column.n_levels) for column in levels]
     of_others = sum(weight for index, weight in enumerate(weights) if index not in outcomes)
     left = 1 - CONSTANT_SHARE
