@@ -44,10 +44,10 @@ def run_audit(
     Parameters
     ----------
     datasets : Partition, or sequence of arrays of shape (n_i, n_features)
-        The rows of each participant: as `mooring.tables.partition` returns them, or one matrix per participant, of which a
-        quarter of the rows is kept for testing.
+        The rows of each participant: as `mooring.tables.partition` returns them, or as one matrix per participant. A
+        quarter of the rows of each matrix is kept for testing.
     labels : sequence of arrays of shape (n_i,), optional
-        Only with matrices: integers for classes, floats for numbers.
+        Labels of the rows, if `datasets` are matrices: integers for classes, floats for numbers.
     points : sequence of OperatingPoint, or PointGrid, optional
         The points to audit: of rotation, of secure sums, or of another mechanism. By default, every method of rotation with
         three scales of each of its noises.
@@ -56,7 +56,8 @@ def run_audit(
     settings : AuditSettings, optional
         Attacks, colluders, targets, projection, learner, how rebuilt rows are evaluated, seed, device, folder.
     progress : callable, optional
-        Called with the number of finished points, the total number, and what comes next.
+        Called with the number of finished steps, the total number of steps, and what comes next. The first step trains the
+        models without joining, and each further step audits one point.
 
     Examples
     --------
@@ -67,7 +68,7 @@ def run_audit(
     >>> grid = PointGrid(methods=["aa-i-gdp-anchor-noise"], anchor_noise_scales=[0.5])
     >>> point = run_audit(rows, classes, points=grid).points[0]
     >>> attack, figure = point.worst()
-    >>> figure.value < point.outcomes[3].figures["centred_error"].value  # Procrustes: the paper's strongest
+    >>> figure.value < point.outcomes[3].figures["centred_error"].value  # Procrustes is the paper's strongest
     True
     """
     auditor = Auditor.of(datasets, labels, settings or AuditSettings())
@@ -96,7 +97,7 @@ class Auditor:
     """Audits one operating point after the other on the same data and with the same draws."""
 
     deployment: Deployment
-    """The participants' rows, and the settings, checked against the data, with targets chosen."""
+    """The participants' rows and the settings, which were checked against the data and name the targets."""
 
     @classmethod
     def of(
@@ -106,7 +107,10 @@ class Auditor:
         if isinstance(datasets, Partition):
             if labels is not None:
                 raise InputError(
-                    "labels", expected="absent beside a Partition", got="given", cure="A Partition has its own labels."
+                    "labels",
+                    expected="absent if `datasets` is a Partition",
+                    got=f"{len(labels)} arrays",
+                    cure="A Partition has its own labels.",
                 )
             partition = datasets
         else:

@@ -83,7 +83,10 @@ class Deployment:
 
     @cached_property
     def features(self) -> FeatureMap:
-        """The public feature map of sums: the settings' own, else one for images of suitable size, tables or rows."""
+        """The public feature map of sums: that of the settings if given, else one for images, for tables or for other rows.
+
+        Images whose size does not suit the features of pictures count as other rows.
+        """
         if self.settings.feature_map is not None:
             return self.settings.feature_map
         columns, shape = self.settings.evaluation.columns, self.settings.evaluation.image_shape
@@ -134,7 +137,7 @@ class Deployment:
 def make_projection(
     partition: Partition, kind: ProjectionKind, n_components: int, rng: np.random.Generator
 ) -> Projection:
-    """Return the public projection that a study of this kind would use."""
+    """Return the public projection that a study with this kind of projection would use."""
     m = partition.n_features
     if kind == "auto":
         kind = "none" if n_components == m else "gaussian" if partition.public is None else "public-svd"
@@ -157,9 +160,9 @@ def make_projection(
 
 
 def root_mean_square(parts: Sequence[Matrix], projection: Projection | None = None) -> float:
-    """Return s, the root mean square of all projected training rows' entries: the unit of private-data noise.
+    """Return s, the root mean square of the entries of all projected training rows, which is the unit of private-data noise.
 
-    Without a projection, the rows are taken as projected already.
+    Without a projection, the rows are assumed to be projected already.
     """
     projected = (part if projection is None else projection.encode(part) for part in parts)
     squares = [(float((part**2).sum()), part.size) for part in projected]

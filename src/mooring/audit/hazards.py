@@ -33,7 +33,7 @@ _MIXED = " The projection mixes the columns before they leave; the attacks' figu
 def find_hazards(partition: Partition, n_components: int, names: Sequence[str] = ()) -> tuple[str, ...]:
     """Return sentences about the rows of an audit, one for each known weakness.
 
-    Columns are examined only if no projection mixes them; `names` are theirs.
+    Columns, whose names are `names`, are examined only if no projection mixes them.
     """
     rows = np.concatenate(partition.train)
     hazards = [] if n_components < partition.n_features else hazards_of_columns(rows, names=names)
@@ -61,7 +61,9 @@ def hazards_of_columns(
     grids, constant = find_grids(rows), np.flatnonzero(np.ptp(rows, axis=0) == 0).tolist()
     if grids:
         gridded = [names[grid.column] for grid in grids] if names else []
-        reach = "within reach of lattice reduction" if width <= _LATTICE_WIDTH else "a start for lattice reduction"
+        reach = (
+            "within reach of lattice reduction" if width <= _LATTICE_WIDTH else "a starting point for lattice reduction"
+        )
         hazards.append(
             f"{_count(len(grids), width, 'columns takes', 'columns take')} values on a grid (whole numbers, yes or no)"
             f"{_named(gridded)}. Without private-data noise, the upload is a rotated lattice, {reach} (the attack "

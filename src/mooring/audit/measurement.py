@@ -25,9 +25,9 @@ def measure_leakage(simulation: Simulation, partition: Partition, settings: Audi
     """Return what each attack that applies to a simulation recovers.
 
     Simulations of other classes than `RowSimulation`, `SumSimulation` and `PairwiseSimulation` need a function of their
-    own, which takes the same arguments and is registered with `measure_leakage.register(TheirClass)`. The simulation is one
-    on the partition's training rows. The partition's test rows are the non-members that attackers must distinguish from
-    uploaded rows. The settings were checked against the partition and name the targets.
+    own, which takes the same arguments and is registered with `measure_leakage.register(TheirClass)`. The simulation must
+    have been made from the partition's training rows. The partition's test rows are the non-members that attackers must
+    distinguish from uploaded rows. The settings must have been checked against the partition, and must name the targets.
     """
     kind = type(simulation).__name__
     cure = "Return one of these from `simulate`, or register a function with `measure_leakage.register`."

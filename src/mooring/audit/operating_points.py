@@ -45,7 +45,7 @@ class OperatingPoint(OpenRecord):
 
     @property
     def mechanism_in_words(self) -> str:
-        """What a sentence calls the mechanism."""
+        """The name of the mechanism in a sentence."""
         return self.mechanism
 
     @property
@@ -88,7 +88,7 @@ class OperatingPoint(OpenRecord):
         return self.title_with()
 
     def settled_for(self, deployment: Deployment) -> OperatingPoint:
-        """Return the point with the settings filled in that follow from the number of participants and colluders."""
+        """Return the point after filling in the settings that follow from the number of participants and colluders."""
         return self
 
     def simulate(self, deployment: Deployment) -> Simulation:

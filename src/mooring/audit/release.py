@@ -1,10 +1,10 @@
 """Membership risk of the delivered model, which every participant gets.
 
 Models are trained like the delivered one, each on half of the uploaded rows, and the attacker has candidates without noise.
-It compares a model's predictions with those of the other models, or finds the members among all candidates by solving the
-equations that training has solved. A colluding participant, who has the model and its own map, inverts the model. The
-figures are those of models of half the rows, and lower bounds. A model of secure sums is a function of the total, so that
-whatever holds for the total holds for the model.
+The attacker compares a model's predictions with those of the other models, or finds the members among all candidates by
+solving the equations that training has solved. A colluding participant, who has the model and its own map, inverts the
+model. The figures describe models of half the rows, and are lower bounds. A model of secure sums is a function of the total,
+so that whatever holds for the total holds for the model.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class ReleaseRisk(Record):
     n_rows: int
     attack: str = "predictions"
     outlying_attack: str = "predictions"
-    """'predictions', 'gradients' or 'register': whichever recognises most rows of half of the models at 1 % false positives.
-    The figures come from the other half of the models."""
+    """'predictions', 'gradients' or 'register': the attack that recognises the most rows at 1 % false positives on one half
+    of the models. The figures come from the other half."""
     area_attack: str = field(default="predictions", kw_only=True)
     """The attack with the largest area under the ROC curve, chosen in the same way; `figures` holds its area."""
     inversion: Figure | None = None
@@ -103,8 +103,8 @@ def measure_trained_release(
 ) -> ReleaseRisk | None:
     """Return the risk of a learner's models of up to 2,000 uploaded and aligned rows.
 
-    `queries` are the same rows without noise, as their owners would have them predicted. `on_model` is called after each
-    model. Rows of classes with fewer than four rows are left out. The result is None if fewer than 20 rows, or fewer
+    `queries` are the same rows without noise, as their owners would map them for a prediction. `on_model` is called after
+    each model. Rows of classes with fewer than four rows are left out. The result is None if fewer than 20 rows, or fewer
     than two classes, remain.
     """
     rng = np.random.default_rng([seed, 16])
@@ -157,7 +157,10 @@ def _draw_rows(classes: Labels, rng: np.random.Generator) -> Indices:
 
 
 def answer_queries(fitted: Fitted, queries: Matrix, n_classes: int) -> Matrix:
-    """Return predicted numbers, or logs of class probabilities (0 or 1 for learners without any), at least log 1e-12."""
+    """Return predicted numbers, or the logarithms of class probabilities, which are at least log 1e-12.
+
+    If a learner has no probabilities, the predicted class counts as having probability 1.
+    """
     predicted = fitted.predict(queries)
     if fitted.kind == "number":
         return np.asarray(predicted, dtype=np.float64)
@@ -176,9 +179,9 @@ def _score(answers: Matrix, labels: Labels, included: Mask) -> dict[str, Matrix]
 
 
 def _strongest(scores: dict[str, Matrix], included: Mask) -> tuple[str, str, dict[str, Figure]]:
-    """Return the attacks with the highest rate and with the largest area, and their figures.
+    """Return the attack with the highest true positive rate, the attack with the largest area, and their figures.
 
-    Each is the strongest in the first half of the pairs of models, and its figures are those of the others.
+    Both attacks are chosen on the first half of the pairs of models, and the figures come from the other half.
     """
     if len(scores) == 1:
         return next((name, name, _figures(values, included)) for name, values in scores.items())

@@ -23,10 +23,10 @@ class JointModel:
     """Takes new rows of every participant, in order. Returns the predictions for all of them, one after the other, and a
     score for each class, of shape (n, n_classes), or None for a number."""
     answer_noisy: Callable[[Sequence[Matrix]], Predicted] | None = None
-    """The same with private-data noise on the new rows too, as the paper measures; None without such noise."""
+    """The same as `answer`, with private-data noise on the new rows too, as the paper measures; None without such noise."""
     answer_alone: Callable[[Sequence[Matrix]], list[Predicted]] | None = None
-    """The same for each of some participants' own models on the mechanism's features; None if the mechanism trains on
-    rows."""
+    """The same as `answer` for models that some of the participants train alone on the mechanism's features, with one entry
+    per model; None if the mechanism trains on rows."""
 
     def predict(self, new: Sequence[Matrix]) -> Labels:
         """Return the predictions for new rows of every participant, in order, one participant after the other."""

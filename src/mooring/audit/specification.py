@@ -28,7 +28,7 @@ _ROWS_TO_ATTACK = 120
 
 
 class NoiseUnit(StrEnum):
-    """The unit of the numbers in the rows that are audited, in which private-data noise σ is measured."""
+    """The unit of the numbers in the audited rows. The scale σ of private-data noise is measured in it, too."""
 
     ENCODED = "encoded"
     DEVIATION = "standard deviation"
@@ -39,12 +39,12 @@ class NoiseUnit(StrEnum):
     def words(self) -> str:
         """The unit of σ in a sentence."""
         return {
-            NoiseUnit.ENCODED: "σ is the noise on every encoded number, which lies between −1 and 1: a study's "
+            NoiseUnit.ENCODED: "σ is the noise on every encoded number, which lies between −1 and 1, as in a study's "
             "data_noise_scale.",
             NoiseUnit.DEVIATION: "σ is the noise on every number, in standard deviations of its column (a category is 0 or "
             "1); 'mooring plan --study' gives it in a study's unit.",
-            NoiseUnit.PIXEL: "σ is the noise on every pixel, from black, 0, to white, 1; a study, whose numbers lie between "
-            "−1 and 1, states twice as much.",
+            NoiseUnit.PIXEL: "σ is the noise on every pixel, where black is 0 and white is 1. In a study, numbers lie "
+            "between −1 and 1, so that its data_noise_scale is twice this σ.",
             NoiseUnit.GIVEN: "σ is the noise on every number of the rows, in the unit in which they were given.",
         }[self]
 
@@ -59,8 +59,8 @@ class EvaluationSpec:
     """How rebuilt rows are evaluated besides their error: as images, by identity, for an attribute, by an auditor."""
 
     image_shape: tuple[int, ...] | None = None
-    """Rows are images of this shape; peak signal-to-noise ratio and structural similarity are measured, and
-    reconstructions are drawn."""
+    """The shape of a row as an image; None if rows are not images. For images, peak signal-to-noise ratio and structural
+    similarity are measured, and reconstructions are drawn."""
     embedding: Embedding | None = None
     """An auditor for exact-source linkage on decoded rows, such as a digit network or a face model."""
     groups: npt.NDArray[Any] | None = None
@@ -89,8 +89,8 @@ class EvaluationSpec:
     n_resamples: int = field(default_factory=lambda: current_audit_effort().n_resamples)
     """Number of bootstrap resamples for the intervals of errors and attributes."""
     others: tuple[Matrix, npt.NDArray[Any] | None] | None = None
-    """Rows that nobody uploads, of shape (n, n_features), and their labels, of shape (n,), or None. They are non-members
-    besides the test rows."""
+    """Rows that nobody uploads, of shape (n, n_features), and their labels, of shape (n,), or None if they have no labels.
+    They are non-members besides the test rows. None if there are no such rows."""
 
     @property
     def data_range(self) -> float | None:
@@ -131,8 +131,8 @@ class AuditSettings:
     """The settings of an audit, except its data and operating points."""
 
     attacks: Sequence[str | Attack | Callable[..., Any]] | None = None
-    """Names in `mooring.attacks.ATTACKS`, attacks, or functions of a view; all in the registry by default. Each is run on
-    the operating points whose view it takes."""
+    """Names in `mooring.attacks.ATTACKS`, attacks, or functions of a view; by default, all attacks in the registry. Each
+    attack is run on the operating points whose view it takes."""
     colluders: Sequence[int] = (0,)
     targets: Sequence[int] | None = None
     """Indices of the participants under attack, whose rows are measured together. By default, these are the first
@@ -174,7 +174,7 @@ class AuditSettings:
         return self.learner if isinstance(self.learner, str) else self.learner.name
 
     def for_data(self, partition: Partition) -> AuditSettings:
-        """Return the settings, checked against the data, with targets chosen if none are named."""
+        """Return the settings after checking them against the data, and with targets chosen if none are named."""
         attacks = None if self.attacks is None else tuple(map(resolve_attack, self.attacks))
         require_learner(self.learner)
         _require_value_a_record(self.evaluation, partition)
@@ -193,10 +193,11 @@ class AuditSettings:
         p, colluders = partition.n_participants, list(self.colluders)
         if p < 2:
             raise InputError(
-                "datasets", expected="those of at least two participants", got=str(p), cure="An attack needs a target."
+                "datasets", expected="rows of at least two participants", got=str(p), cure="An attack needs a target."
             )
         if any(not 0 <= c < p for c in colluders):
-            raise InputError("colluders", expected=f"0 to {p - 1} each", got=str(colluders), cure="Count from zero.")
+            expected = f"indices from 0 to {p - 1}"
+            raise InputError("colluders", expected=expected, got=str(colluders), cure="Count from zero.")
         others = [i for i in range(p) if i not in colluders]
         n_rows = max(1, min((partition.train[i].shape[0] for i in others), default=1))
         first = others[: max(1, min(self.effort.most_targets, -(-_ROWS_TO_ATTACK // n_rows)))]

@@ -61,7 +61,10 @@ class HeldOutRows:
         return score(codes, labels, kind=self.kind, rng=rng, shares=shares)
 
     def compare(self, joint: Predicted, alone: Sequence[Predicted], *classes: Labels | None) -> Gain | None:
-        """Return the gain of the joint model over models trained alone; `classes` are those of the former and the latter."""
+        """Return the gain of the joint model over models trained alone.
+
+        `classes` has two entries: the classes of the joint model, and those of the models trained alone.
+        """
         codes, labels, shares = self._encode(joint, classes[0])
         others = [self._encode(predicted, classes[1]) for predicted in alone]
         both = None
@@ -73,7 +76,7 @@ class HeldOutRows:
     def _encode(self, predicted: Predicted, classes: Labels | None) -> tuple[Labels, Labels, Matrix | None]:
         """Return the truth, the predictions, and the scores of the classes that occur in the test rows.
 
-        Classes are coded by their position among these; a prediction of any other class is −1.
+        Classes are coded by their position among the classes of the test rows; a prediction of any other class is −1.
         """
         labels, shares = predicted
         if self.kind == "number" or shares is None or classes is None:
@@ -95,7 +98,7 @@ class Utility(Record):
     deployed: Score | None = None
     """Score of the joint model if participants map new rows themselves, without noise."""
     noisy_test: Score | None = None
-    """Its score with private-data noise on test rows too, as the paper measures; None without such noise."""
+    """Score of the joint model with private-data noise on test rows too, as the paper measures; None without such noise."""
     alone: Score | None = None
     """Mean score of training alone with the mechanism's features; None if the mechanism trains on rows as they are."""
     gain: Gain | None = None
@@ -105,10 +108,10 @@ class Utility(Record):
 
 
 def measure_alone(deployment: Deployment, *, learner: LearnerLike) -> Alone:
-    """Return the scores of training alone and of pooled raw rows, which are None without labels or without test rows.
+    """Return the scores of training alone and of pooled raw rows, which are None if there is nothing to learn or to test on.
 
-    Both use the same learner; "auto" is decided across participants on the pooled rows. If there are more than `MOST_ALONE`
-    participants, a sample of them trains alone.
+    Both use the same learner. "auto" means the candidate that, on the pooled rows, best predicts participants that were left
+    out of training. If there are more than `MOST_ALONE` participants, a sample of them trains alone.
     """
     kind, partition, seed = deployment.label_kind, deployment.partition, deployment.settings.seed
     if kind is None:

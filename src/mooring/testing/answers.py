@@ -62,9 +62,9 @@ def check_answer(
     oracle : callable, optional
         Returns estimates by the names of `Answer.list_estimates` for a pandas DataFrame of the rows.
     n_draws : int, default 100
-        Number of draws of rows and noise. An interval that at least half of the draws show must cover so often that an
-        interval with a coverage of 93 % falls short of it in at most one of 10,000 such series of draws. The mean
-        coverage may exceed 98 % by three standard errors.
+        Number of draws of rows and noise. An interval is checked if at least half of the draws show it. Its coverage must
+        reach a threshold that an interval with a true coverage of 93 %, shown in all draws, misses with a probability of at
+        most 1 in 10,000. The mean coverage may exceed 98 % by three standard errors.
     epsilon : float, default 1.0
         ε of the noise on each draw of 6,000 rows, with δ = 10⁻⁵ for adding or removing one row.
 
@@ -118,7 +118,7 @@ class Coverage:
     """How often an interval covers the population's value."""
 
     share: float
-    """The share of such intervals, among the draws that show the estimate."""
+    """The share of intervals that cover the value, among the draws that show the estimate."""
     n_shown: int
     half_width: float
     """Median of half the interval's width."""
@@ -148,7 +148,7 @@ def measure_coverage(
 def measure_false_alarms(*, n_draws: int, epsilon: float, n_rows: int = _N_ROWS, level: float = 0.05) -> float:
     """Return the share of draws in which the log-rank test rejects at a level, although groups have the same survival.
 
-    Each row that is drawn gets its sex by a coin. A draw without a test counts as one that does not reject.
+    The sex of each row that is drawn is chosen by a fair coin. A draw without a test counts as one that does not reject.
     """
     from mooring.mechanisms.sums.answers.survival import estimate_survival
 
@@ -211,7 +211,7 @@ class _Population:
         return self._sum(self.draw_counts(rng, n_rows))
 
     def draw_with_coins(self, name: str, rng: np.random.Generator, n_rows: int) -> PairwiseTotal:
-        """Return the total of rows drawn with replacement, each of which has a level of one column at random."""
+        """Return the total of rows drawn with replacement, whose levels of one column are then drawn at random."""
         index = next(k for k, levels in enumerate(self.workload.columns) if levels.name == name)
         n_levels = self.workload.columns[index].n_levels
         start = 1 + sum(levels.n_levels for levels in self.workload.columns[:index])

@@ -44,7 +44,7 @@ def check_attack(attack: str | Attack | Callable[..., Any]) -> None:
 
     The attack is run on small simulated collaborations: with every method of rotation, with and without labels and
     colluders, for attacks on rows; with and without noise, for attacks on sums. In each it must return finite rows of the
-    right shape, or one score per candidate (NaN if it cannot judge one), or raise `DoesNotApply` with a sentence. It must
+    right shape, or one score per candidate (NaN where it cannot tell), or raise `DoesNotApply` with a sentence. It must
     apply at least once, return the same result for the same `rng`, and leave its arguments unchanged.
 
     Parameters
@@ -120,7 +120,8 @@ def _values_of(attack: Attack, finding: Any, view: Any, place: str) -> Matrix:
         error = to_numpy(finding.row_error)
         least = np.linalg.eigvalsh(error).min()
         require(
-            np.allclose(error, error.T) and least >= -1e-9 * np.abs(error).max(), f"{name}: row_error is no covariance."
+            np.allclose(error, error.T) and least >= -1e-9 * np.abs(error).max(),
+            f"{name}: row_error is no covariance matrix.",
         )
     require(all(isinstance(note, str) for note in finding.notes), f"{name} returns notes that are not text ({place}).")
     return np.asarray(rows)

@@ -1,4 +1,4 @@
-"""What every contract suite uses: a requirement that says in a sentence what is wrong."""
+"""The requirement that every contract suite uses. It says in a sentence what is wrong."""
 
 from __future__ import annotations
 

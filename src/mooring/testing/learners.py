@@ -26,9 +26,10 @@ def check_learner(learner: LearnerLike | SumLearner) -> None:
     """Check that a learner keeps the contract that audits, training and delivery rely on.
 
     The learner is fitted to small tables with one, two and five classes and with a number. It must predict labels of the
-    right kind and the same ones again for the same seed; the model that it delivers must be arrays that hold no row, predict
-    what the learner predicts, and come back from a file unchanged; rows and labels that do not fit must be refused. A
-    learner of sums is trained on totals of two participants, with and without noise; its models must keep the same rules.
+    right kind, and the same labels again for the same seed. The model that it delivers must consist of arrays that hold no
+    row, predict what the learner predicts, and come back from a file unchanged. Rows and labels that do not fit must be
+    refused. A learner of sums is trained on totals of two participants, with and without noise; its models must keep the
+    same rules.
 
     Parameters
     ----------
@@ -89,7 +90,7 @@ def _check_sum_model(learner: SumLearner, n_classes: int, privacy: float | None)
     predicted = fitted.predict(phi)
     _require(predicted.shape == (len(rows),), learner, "predict one value per row")
     _require(bool(np.isfinite(predicted).all()), learner, "predict finite numbers")
-    _require(not n_classes or set(predicted) <= set(range(n_classes)), learner, "predict classes that there are")
+    _require(not n_classes or set(predicted) <= set(range(n_classes)), learner, "predict only known classes")
     again = learner.train(total.sums, shrink=True).predict(phi)
     _require(np.array_equal(predicted, again), learner, "predict the same for the same total")
     spec = ModelSpec(_N_COLUMNS, n_classes, total.feature_map, None if n_classes else (-1.0, 1.0))
@@ -97,7 +98,9 @@ def _check_sum_model(learner: SumLearner, n_classes: int, privacy: float | None)
     arrays = [getattr(model.function, name) for name in model.function.ARRAYS]
     _require(all(_is_numeric(array) for array in arrays), learner, "deliver arrays of finite numbers only")
     _require(
-        np.allclose(model.predict(rows), predicted, rtol=0, atol=_SAME_NUMBERS), learner, "deliver what it predicts"
+        np.allclose(model.predict(rows), predicted, rtol=0, atol=_SAME_NUMBERS),
+        learner,
+        "deliver a model that agrees with it",
     )
     _check_file(learner, model, rows)
 
@@ -130,7 +133,7 @@ def _check_predictions(learner: Learner, fitted: Fitted, rows: Matrix, labels: L
     _require(predicted.shape == (len(rows),), learner, "predict one value per row")
     if kind == "number":
         _require(bool(np.isfinite(predicted).all()), learner, "predict finite numbers")
-        _require(fitted.probabilities(rows, 0) is None, learner, "give no probabilities of a number")
+        _require(fitted.probabilities(rows, 0) is None, learner, "give no probabilities if it predicts a number")
         return
     _require(set(predicted) <= set(labels), learner, "predict classes that it has seen")
     shares = fitted.probabilities(rows, n_classes + 1)
@@ -145,7 +148,7 @@ def _check_predictions(learner: Learner, fitted: Fitted, rows: Matrix, labels: L
 def _check_model(learner: Learner, fitted: Fitted, rows: Matrix, n_classes: int) -> None:
     if not learner.delivers:
         if n_classes != 1:  # with one class, the model holds only the class
-            _require(_is_refused(fitted.to_model), learner, "raise InputError where its model would hold rows")
+            _require(_is_refused(fitted.to_model), learner, "refuse to deliver a model that would hold rows")
         return
     model = fitted.to_model(n_classes)
     arrays = {name: getattr(model.function, name) for name in model.function.ARRAYS}
@@ -183,16 +186,16 @@ def _check_file(learner: Learner | SumLearner, model: Model, rows: Matrix) -> No
 def _check_refusals(learner: Learner) -> None:
     rows, labels = _draw_table(2)
     bad = {
-        "rows that are no table": (rows[:, 0], labels),
+        "rows that are not a table": (rows[:, 0], labels),
         "rows that are not finite": (np.where(rows == rows[0, 0], np.nan, rows), labels),
         "fewer labels than rows": (rows, labels[1:]),
         "no rows": (rows[:0], labels[:0]),
     }
     for (what, (bad_rows, outcomes)), kind in product(bad.items(), ("classes", "number")):
         is_refused = _is_refused(lambda g=bad_rows, o=outcomes, k=kind: learner.fit(g, o, kind=k, seed=_SEED))
-        _require(is_refused, learner, f"refuse {what} by an InputError")
+        _require(is_refused, learner, f"refuse {what} with an InputError")
     is_refused = _is_refused(lambda: learner.fit(rows, np.where(labels, np.inf, 1.0), kind="number", seed=_SEED))
-    _require(is_refused, learner, "refuse numbers that are not finite by an InputError")
+    _require(is_refused, learner, "refuse numbers that are not finite with an InputError")
 
 
 def _is_refused(call: Any) -> bool:

@@ -22,14 +22,14 @@ def check_method(method: str | Method) -> None:
     """Check that a method keeps the contract that every method of mooring keeps.
 
     Uploads must have the shape of what they represent, in float64 and in memory of their own. Without noise they must be
-    the rigid image of the rows and nothing else. Noise must be there exactly where the method says so, have mean zero, the
-    stated standard deviation and the shape of a normal distribution, and follow from the stream that it is drawn from. A
-    collaboration must align wherever the method says so.
+    the rigid image of the rows and nothing else. Noise must be there exactly where the method says so. It must be normal,
+    with mean zero and the stated standard deviation, and be the same for the same random stream. A collaboration must align
+    wherever the method says so.
 
     Parameters
     ----------
     method : str or Method
-        A name in `mooring.METHODS`, or a method.
+        A name in `mooring.METHODS`, or a `Method`.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def check_method(method: str | Method) -> None:
 
     Notes
     -----
-    Bounds on noise are 4.5 standard errors of 12,000 draws, whose seed is fixed.
+    Bounds on noise are 4.5 standard errors, for 4,000 rows of three columns. The seed is fixed.
 
     Examples
     --------
@@ -73,10 +73,10 @@ def check_method(method: str | Method) -> None:
         require(all(upload is not None for upload in uploads), f"{method.name} uploads no {part}.")
         require(uploads[0].shape == truth.shape, f"{part} must have the shape of what it represents.")
         require(uploads[0].dtype == np.float64, f"{part} must be in float64, got {uploads[0].dtype}.")
-        require(np.array_equal(uploads[0], uploads[1]), f"{part} must follow from its stream of noise.")
+        require(np.array_equal(uploads[0], uploads[1]), f"{part} must be the same for the same stream of noise.")
         same = np.array_equal(uploads[0], uploads[2])
         require(same != has_noise, f"{part} must differ between streams exactly where the method has noise.")
-        require(np.array_equal(uploads[3], secret.apply(truth)), f"Without noise, {part} must be the rigid image.")
+        require(np.array_equal(uploads[3], secret.apply(truth)), f"Without noise, {part} must be a rigid image.")
         require(not np.shares_memory(uploads[4], truth), f"{part} must not share memory with what it represents.")
         if has_noise:
             _check_noise((uploads[0] - secret.apply(truth)) / scale, part)

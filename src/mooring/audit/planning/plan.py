@@ -22,8 +22,9 @@ class Plan(Record):
 
     limit: LeakageLimit
     audit: AuditResult
-    """The report on the half of the rows that the search did not use, with independent random draws: the chosen point, or
-    the safest one if none keeps to the limit, and a point with a guarantee if one pays."""
+    """The report on the half of the rows that the search did not use, with independent random draws. It holds the chosen
+    point, or the safest one if none keeps to the limit. If joining pays at a point with a guarantee, it holds this point,
+    too. If the limit bounds ε, it holds all points that were tried."""
     recommended: PointResult | None
     """The chosen point; None if it does not keep to the limit in the report, or is shown to be no better than training
     alone. `answer` says whether it is shown to be better."""

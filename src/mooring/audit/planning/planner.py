@@ -24,7 +24,7 @@ from mooring.metrics.limits import DEFAULT_LIMIT, LeakageLimit
 from mooring.tables import Partition
 from mooring.typing import Array, Progress
 
-_CONTRAST = 0.5  # the private-data noise of the point that mechanisms with a guarantee are shown beside
+_CONTRAST = 0.5  # private-data noise of the point of rotation that is shown beside mechanisms with a guarantee
 
 
 def plan_study(
@@ -46,7 +46,7 @@ def plan_study(
         Rows like those of the planned study, as for `run_audit`.
     limit : LeakageLimit or str
         What the strongest attack may recover, such as "error at least 0.5" (of the most exposed tenth of rows),
-        "membership at most 5 % at 1 %" or "linkage at most 20 %". It must hold at the worse end of the figure's interval.
+        "membership at most 5 % at 1 %" or "linkage at most 20 %". The worse end of the figure's interval must keep to it.
         "epsilon at most 2" requires a guarantee, which secure sums give.
     n_components : int or sequence of int, optional
         h, or several to try. The default is the number of features, up to 30; half and twice as many are then tried at the
@@ -144,7 +144,10 @@ def _plan_guarantee(
 def _try_others(
     searcher: Auditor, reporter: Auditor, others: Sequence[OperatingPoint], search: PointSearch
 ) -> tuple[list[PointResult], list[PointResult], str]:
-    """Return other points' results on the searched rows, the report on the least ε that pays there, and a sentence."""
+    """Return the results of `others` on the searched rows, the report on the best guarantee, and a sentence on it.
+
+    The best guarantee is the smallest ε at which joining pays on the searched rows.
+    """
     if searcher.deployment.label_kind is None:
         return [], [], ""
     results = []
@@ -158,7 +161,7 @@ def _try_others(
     (epsilon, _), least = min((result.point.promise or (math.inf, 0.0), k) for k, result in enumerate(paying))
     reported = reporter.audit(paying[least].point)
     mechanism = reported.point.mechanism_in_words.capitalize()
-    words = f" {mechanism} carry a guarantee instead: at ε = {epsilon:g}: {state_total(reported)}"
+    words = f" {mechanism} carry a guarantee instead. At ε = {epsilon:g}: {state_total(reported)}"
     return results, [reported], words
 
 

@@ -69,7 +69,8 @@ class PointSearch:
                     "limit",
                     expected="a measure that can be taken on these rows",
                     got=str(self.limit),
-                    cure="Linkage needs ten rows of a class, membership test rows, and identity linkage groups of rows.",
+                    cure="Linkage needs ten rows of a class, membership inference needs test rows, and identity linkage "
+                    "needs several rows of a person.",
                 )
         return self.tried[point]
 

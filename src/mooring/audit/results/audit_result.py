@@ -244,7 +244,7 @@ class AuditResult(Record):
         return drop_empty_columns(rows)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows; `mooring.report.charts.draw_audit` gives charts."""
+        """Return what a notebook shows; `mooring.report.charts.draw_audit` returns charts."""
         return render_html(self.headline, self.joining, tables=[self.list_points()])
 
 

@@ -67,7 +67,7 @@ def _take_examples_out(path: Path) -> None:
 
 @cache
 def code_digest() -> str:
-    """Return a digest of mooring's source, so that results of other versions are not reused."""
+    """Return a digest of mooring's source without commands and reports, so that results of other versions are not reused."""
     sha = hashlib.sha256()
     root = Path(__file__).parents[2]
     for path in sorted(root.rglob("*.py")):

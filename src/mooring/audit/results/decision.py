@@ -2,7 +2,8 @@
 
 Limits are checked first: those of the study and, unless one replaces it, 'error at least 0.5' on the most exposed tenth of
 rows. No single measure leads to 'share': if limits are kept, but a measure that they do not cover shows more leakage than
-guessing, the answer is 'cannot tell', or 'do not share' for much more. If joining is shown not to pay, it is 'do not share'.
+guessing, the answer is 'cannot tell', or 'do not share' if it shows much more. If joining is shown not to pay, the answer is
+'do not share'.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ _MUCH, _SOMETHING = 0.5, 0.2
 
 @dataclass(frozen=True)
 class Finding(Record):
-    """A figure, its interval and the limit that it is compared with, as its sentence shows them, and what follows."""
+    """A figure, its interval and the limit that it is compared with, rounded as its sentence shows them."""
 
     clause: str
-    """What was measured, with a place for the {figure}."""
+    """What was measured, with {figure} as the placeholder of the number."""
     value: FloatOrNaN
     interval: Interval
     """Ends are rounded outwards."""
@@ -76,8 +77,8 @@ class Finding(Record):
     ) -> Finding:
         """Round a figure, its interval and its limit to the decimals that are shown.
 
-        An exact limit, which a person wrote, is shown with all of its decimals. One that was computed is rounded to the
-        safe side. The interval, or a figure without one, is rounded to the less safe side.
+        An exact limit, which a person wrote, is shown with all of its decimals. A computed limit is rounded to the safe
+        side. The interval, or a figure without one, is rounded to the less safe side.
         """
         value, interval = figure
         n_decimals = 3 if is_share else 2
@@ -171,7 +172,7 @@ class Decision(Record):
 
     @property
     def spoken(self) -> str:
-        """The answer as a reply to the question, which is no advice where participants have shared."""
+        """The answer as a reply to the question: advice or, if participants have shared already, yes or no."""
         replies: dict[Verdict, str] = {"share": "yes", "do not share": "no"} if self.is_over else {}
         return replies.get(self.answer, self.answer).capitalize()
 
@@ -207,7 +208,7 @@ class Shared(Protocol):
 
 
 def compare_with_limit(result: PointResult | None, words: str, basis: str) -> Reason:
-    """Return what follows from a limit: for ε from the guarantee, for anything else from the strongest attack."""
+    """Return what follows from a limit: a limit on ε is compared with the guarantee, any other with the strongest attack."""
     limit = LeakageLimit.parse(words)
     if limit.measure == "epsilon" and result is not None:
         return _compare_epsilon(result.point.promise, limit, basis)
@@ -234,8 +235,9 @@ def weigh_point(
 ) -> list[Reason]:
     """Return the reasons of one operating point: from its guarantee for totals, from attacks for rows.
 
-    A limit replaces the default for its own measure only, so that a weak one does not silence what other measures show.
-    If the limits `are_complete`, as that of a plan is, other measures do not decide.
+    A limit replaces the default for its own measure only, so that a weak limit does not silence what other measures show.
+    With `are_complete`, as for the limit of a plan, the default limit is not checked, and other measures lead to 'cannot
+    tell' at most.
     """
     if result is not None and not result.point.shares_rows:
         return weigh_total(result, result.point.promise, limits, basis)
@@ -321,10 +323,10 @@ def decide_upload(
     gains: Sequence[Gain | None] = (),
     is_over: bool = False,
 ) -> Decision:
-    """Return the decision on what a participant shares or shared or, without `check` and `share`, on a study's uploads.
+    """Return the decision on a participant's upload or, without `check` and `share`, on all uploads of a study.
 
-    `what` names what is shared: rows, or sums over them. `reasons` are those of attacks and guarantees, `gains` those of
-    joining. `is_over` says that participants have shared.
+    `what` names what is shared: rows, or sums over them. `reasons` follow from attacks and guarantees, and `gains` are the
+    measured gains of joining. `is_over` says that participants have shared.
     """
     question = "Should participants share in this study?" if check is None else f"Should you share {what}?"
     if is_over:
@@ -334,7 +336,8 @@ def decide_upload(
     weighed = list(reasons) or [Remark("cannot tell", "What an upload discloses was not measured")]
     broken = dict.fromkeys(limit for record in (share, check) if record is not None for limit in record.exceeded)
     if broken and not any(reason.answer == "do not share" for reason in weighed):
-        words = f"This check or an earlier one does not show that {' and '.join(map(repr, broken))} is kept"
+        unkept = ", ".join(map(repr, broken))
+        words = f"This check or an earlier one does not show that the study's limits are kept: {unkept}"
         weighed.append(Remark("do not share", words))
     if check is not None and share is None:
         refusals = [Remark("do not share", f"'mooring share' refuses them: {reason}") for reason in check.refused]
@@ -353,7 +356,7 @@ def _compare_epsilon(promise: tuple[float, float] | None, limit: LeakageLimit, b
 def _grade(result: PointResult, measure: str, is_decided: bool) -> list[Reason]:
     """Return a finding if an attack recovers much more than guessing, and nothing otherwise.
 
-    If limits decide what may leak, `is_decided`, other measures leave the answer open.
+    With `is_decided`, limits alone decide what may leak, so that a finding by another measure leaves the answer open.
     """
     worst = result.worst(measure)
     if worst is None or math.isnan(worst[1].value):

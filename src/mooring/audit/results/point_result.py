@@ -60,7 +60,7 @@ class Examples(Record):
     """The shape of an image; None for tables."""
     feature_names: tuple[str, ...] = ()
     indices: tuple[Count, ...] = ()
-    """Indices of the rows in the target's table."""
+    """Indices of the rows among the records that were partitioned."""
     columns: tuple[str, ...] = ()
     """The columns of the table; empty if they are not known."""
     words: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
@@ -99,7 +99,7 @@ def find_strongest(outcomes: Sequence[AttackOutcome], measure: str = HEADLINE) -
 
 
 def find_most_telling(outcomes: Sequence[AttackOutcome]) -> list[AttackOutcome]:
-    """Return the outcomes of the three attacks with the least error, and of the one that links most."""
+    """Return the outcomes of the three attacks with the smallest error, and of the attack that links the most rows."""
     having = [outcome for outcome in outcomes if HEADLINE in outcome.figures]
     chosen = sorted(having, key=lambda outcome: outcome.figures[HEADLINE].value)[:_N_TELLING]
     linking = find_strongest(outcomes, "linkage")
@@ -152,9 +152,9 @@ class PointResult(Leakage, Utility):
         return None if outcome is None else (outcome.attack, outcome.figures[measure])
 
     def keeps_to(self, limit: LeakageLimit, *, room: float = 1.0) -> bool:
-        """Whether a limit is met: one on ε by the guarantee of the point, any other by the strongest attack.
+        """Return whether a limit is met: a limit on ε by the guarantee of the point, any other by the strongest attack.
 
-        A point on which no attack could be run meets no limit but one on ε. `room` is as for `LeakageLimit.met_by`.
+        If no attack could be run at the point, it can only meet a limit on ε. `room` is as for `LeakageLimit.met_by`.
         """
         if limit.measure == "epsilon":
             return self.point.promise is not None and self.point.promise[0] <= limit.bound

@@ -28,7 +28,7 @@ def state_strongest(point: PointResult, measure: str) -> str:
         "exposed_percent",
         "exposed_tenth",
         "exposed_half",
-    )  # to guessing, the control
+    )  # relative to guessing, which is the control
     beside = [f"{text.chance} by chance"] if text.chance and (figure.higher_is_worse or is_relative) else []
     beside += [f"{text.control} {level}"] if text.control and not is_relative else []
     return state_figure(measure, attack, figure) + (f" ({', '.join(beside)})" if beside else "")
@@ -47,8 +47,8 @@ def state_only_class(point: PointResult) -> str:
     if not point.predicts_one_of:
         return ""
     return (
-        f"The joint model predicts the same one of {point.predicts_one_of} classes for every row, as guessing does, which "
-        f"has a balanced accuracy of {1 / point.predicts_one_of:.1%}."
+        f"The joint model predicts the same class for every row, although there are {point.predicts_one_of} classes. "
+        f"Guessing does the same, with a balanced accuracy of {1 / point.predicts_one_of:.1%}."
     )
 
 
@@ -96,19 +96,19 @@ def warn_of_dissimilar_colluder(results: Sequence[PointResult]) -> tuple[str, ..
         if worst is not None and worst[1].control is not None and worst[1].control > _DISSIMILAR:
             return (
                 f"The colluder's rows hardly resemble the target's (the error of guessing from them alone is "
-                f"{worst[1].control:.2f} of the spread): these figures say little about an attacker whose rows do.",
+                f"{worst[1].control:.2f} times the spread): these figures say little about attackers with similar rows.",
             )
     return ()
 
 
 def warn_of_linked_rows(recommended: PointResult | None) -> str | None:
-    """Return a warning to show with a recommended point if its rows are linked far above chance, else None."""
+    """Return a warning if the rows of a recommended point are linked far more often than by chance, else None."""
     linked = None if recommended is None else recommended.worst("linkage")
     return None if linked is None else warn_of_linkage(linked[1].value, linked[1].chance or 0.0)
 
 
 def warn_of_linkage(share: float, chance: float) -> str | None:
-    """Return a warning to show with an error within the limit if rows are linked far above chance, else None."""
+    """Return a warning, for an error within the limit, if rows are linked far more often than by chance, else None."""
     if not chance > 0 or share < _FAR_ABOVE_CHANCE * chance:
         return None
     return (

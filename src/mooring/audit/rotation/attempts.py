@@ -55,7 +55,10 @@ def run_attack_batch(
 def run_denoising(
     name: str, reconstruction: Reconstruction, view: CollusionView, denoiser: str, *, rng: np.random.Generator
 ) -> Attempt:
-    """Return the attempt in which a denoiser, a name in `DENOISERS`, is applied to what the attack `name` rebuilt."""
+    """Return the result of a denoiser that is applied to what the attack `name` rebuilt.
+
+    `denoiser` is a name in `DENOISERS`.
+    """
     require_generator(rng)
     return _attempted(name, denoiser, lambda: (DENOISERS[denoiser](reconstruction, view, rng=rng),))[0]
 
@@ -104,7 +107,7 @@ class Rebuilt:
 
     @property
     def applies(self) -> bool:
-        """Whether some target's rows were rebuilt, and all those that the attack rebuilds without a denoiser."""
+        """Whether rows were rebuilt for at least one target, and for every target where the attack alone rebuilds them."""
         pairs = list(zip(self.attempts, self.plain, strict=True))
         some = any(attempt.reconstruction is not None for attempt in self.attempts)
         return some and all(
@@ -145,7 +148,7 @@ class AttackRuns:
     views: Sequence[CollusionView]
     seed: int
     is_hopeless: Callable[[Matrix], bool] | None = None
-    """Returns whether rows of all targets are no closer to the true ones than a guess; None if this is not known."""
+    """Returns whether the rebuilt rows of all targets have at least the error of a guess; None if this is not known."""
     _denoised: dict[tuple[int, str], list[tuple[Reconstruction, Attempt]]] = field(default_factory=dict, repr=False)
 
     def run(self, attack: str | Attack) -> list[Rebuilt]:

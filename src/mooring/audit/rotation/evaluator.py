@@ -74,12 +74,12 @@ class LeakageEvaluator:
 
     @cached_property
     def records(self) -> Matrix:
-        """The same rows before projection."""
+        """The targets' rows before projection."""
         return np.concatenate([to_numpy(self.simulation.records[view.target]) for view in self.views])
 
     @cached_property
     def indices(self) -> Indices:
-        """Indices of these rows among the records that were partitioned."""
+        """Indices of the targets' rows among the records that were partitioned."""
         return np.concatenate([self.partition.train_indices[view.target] for view in self.views])
 
     @cached_property
@@ -151,7 +151,7 @@ class LeakageEvaluator:
 
     @cached_property
     def known_attributes(self) -> tuple[KnownRows, ...]:
-        """The rows that attackers know, with their attribute, by each decoder; empty if there is nothing to learn from."""
+        """The rows that attackers know, with their attribute, one entry per decoder; empty if nothing can be learnt."""
         view, spec, partition = self.views[0], self.spec, self.partition
         rows = view.reference_rows
         if spec.attribute is None or rows is None:
@@ -169,7 +169,10 @@ class LeakageEvaluator:
         return make_membership_test(self.simulation, self.views, self.partition, self.spec, seed=self.seed)
 
     def is_hopeless(self, rows: Matrix) -> bool:
-        """Return whether rows of all targets are no closer to the true ones than the class mean; False without a guess."""
+        """Return whether the rebuilt `rows` of all targets have at least the error of the guess by class means.
+
+        The result is False if there is no guess.
+        """
         if self.guess is None:
             return False
         return _squares(rows - self.truth) >= _squares(self.guess.by_class - self.truth)
@@ -229,8 +232,8 @@ class LeakageEvaluator:
     def _add_membership(self, outcomes: dict[str, AttackOutcome], rebuilt: Sequence[Rebuilt]) -> None:
         """Add membership figures to the outcomes of the strongest attacks and of attacks that learn the population.
 
-        They are likelihood tests on rows before denoising. For denoised rows, the density is that of the denoiser's
-        population model. An attacker with a register also matches candidates to rows, one to one.
+        The figures come from likelihood tests on rows before denoising. For denoised rows, the density is that of the
+        denoiser's population model. An attacker with a register also matches candidates to rows, one to one.
         """
         if self.membership is None:
             return
@@ -254,7 +257,7 @@ class LeakageEvaluator:
             return replace(outcome, notes=(*outcome.notes, str(missing)))
 
     def figures(self, rebuilt: Matrix) -> dict[str, Figure]:
-        """Return the figures that are computed for each attack; of two decoders, the better one counts."""
+        """Return the figures that are computed for each attack; if there are two decoders, the better one counts."""
         figures, decoded = self._errors(rebuilt), self._cleaned(rebuilt)
         if self.linkage is not None:
             figures["linkage"] = self.linkage.figure(rebuilt)
@@ -329,9 +332,10 @@ class LeakageEvaluator:
         }
 
     def examples(self, rebuilt: Matrix, attack: str) -> Examples | None:
-        """Return a few original and rebuilt rows; those of a table are the most exposed ones, also in words.
+        """Return a few original and rebuilt rows.
 
-        For images, the same rows are chosen for every attack, so that attacks can be compared.
+        For a table, these are the most exposed rows, which are also given in words. For images, the same rows are chosen for
+        every attack, so that attacks can be compared.
         """
         n = min(self.spec.n_examples, self.records.shape[0])
         if n == 0:
@@ -369,7 +373,7 @@ class LeakageEvaluator:
 
     @cached_property
     def _spaces(self) -> tuple[tuple[str, Matrix, Matrix, Callable[[Matrix], Matrix]], ...]:
-        """The errors that are measured: name, truth, the rows that define the scale, and the map of rebuilt rows."""
+        """The errors to measure: name, truth, the rows that define the scale, and a function to apply to rebuilt rows."""
         X, raw = self.truth, self.records
         return (
             ("relative_error", X, X, lambda rows: rows),
@@ -379,7 +383,7 @@ class LeakageEvaluator:
 
     @cached_property
     def _error_levels(self) -> dict[str, tuple[float | None, ...]]:
-        """Chance, control and floor of each error; on records, each by its better decoder."""
+        """Chance, control and floor of each error; on records, each of them uses the decoder that is better for it."""
         guesses = (None, None) if self.guess is None else (self.guess.overall, self.guess.by_class)
         return {
             name: tuple(
@@ -435,7 +439,10 @@ class LeakageEvaluator:
 
 
 def _labels_of(partition: Partition, targets: Sequence[int], n_records: int) -> npt.NDArray[Any]:
-    """Return the classes of the targets' rows and of all test rows; one class without labels, or if labels are numbers."""
+    """Return the classes of the targets' rows and of all test rows.
+
+    All rows have the same class if there are no labels, or if labels are numbers.
+    """
     one_class = np.zeros(n_records + sum(len(part) for part in partition.test), dtype=np.int64)
     if partition.train_labels is None or partition.test_labels is None:
         return one_class

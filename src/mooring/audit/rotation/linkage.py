@@ -83,8 +83,9 @@ def make_linkage_test(
 ) -> LinkageTest:
     """Return a linkage test, with embedded candidates, control and floor.
 
-    Queries of the galleries are indices of rebuilt rows, candidates those of clean rows in `candidates`. Without an
-    embedding, rows are compared directly. `control_rows` are guesses without the upload, `floor_rows` exact projected rows.
+    The queries of the galleries are indices of rebuilt rows, and their candidates are indices of true rows in `candidates`.
+    Without an embedding, rows are compared directly. `control_rows` are guesses without the upload, and `floor_rows` are the
+    exact projected rows.
     """
     queried, queries = np.unique(galleries.queries, return_inverse=True)
     used, places = np.unique(galleries.candidates, return_inverse=True)

@@ -72,8 +72,8 @@ class MembershipTest:
         """Return an attack's outcome with figures on membership and identity, from one reconstruction per target.
 
         Reconstructions are those before denoising. `evidence` holds log densities of the rows under a population model other
-        than one Gaussian per class; the control still uses the Gaussians. Only membership is measured with `evidence`, or if
-        candidates are `matched` to rows one to one, as an attacker with a register of all candidates can do.
+        than one Gaussian per class; the control still uses the Gaussians. With `matched`, candidates are matched to rows one
+        to one, as an attacker with a register of all candidates can do. With either of the two, only membership is measured.
         """
         try:
             attacks = [
@@ -100,7 +100,7 @@ class MembershipTest:
     def _scores(
         self, attacks: Sequence[_LikelihoodAttack], score: Callable[[RebuiltRows, Matrix, Codes], Matrix]
     ) -> tuple[Membership, Membership | None]:
-        """Return the scores of members and non-members, and those by an upload of other rows as a control."""
+        """Return the scores of members and non-members and, as a control, their scores from an upload of other rows."""
         scores: list[list[Matrix]] = [[], [], [], []]
         for k, attack in enumerate(attacks):
             asked, n = self.members[k] + self.others[k], self.members[k].codes.size
@@ -154,7 +154,7 @@ class MembershipTest:
         return figures | {"roster": _share("roster", roster, n_classes / roster.size, float(missed.mean()))}
 
     def _holders(self, attacks: Sequence[_LikelihoodAttack]) -> dict[str, Figure]:
-        """Return how often the holder of a target's record is named; the control asks for records that nobody holds."""
+        """Return how often the true holder of a record is named; the control asks for records that nobody holds."""
         hits: list[npt.NDArray[np.bool_]] = []
         false: list[npt.NDArray[np.bool_]] = []
         shares = []
@@ -172,8 +172,8 @@ class MembershipTest:
 def audit_row_noise(simulation: RowSimulation) -> EpsilonAudit | None:
     """Return the ε that is measured from the noise on rows after the maps are undone, with the ε of ideal noise.
 
-    It is the ε of two rows that differ by σ in one number; σ is added to every other number of the noise. None without
-    private-data noise.
+    Both say how well two rows that differ by σ in one number can be distinguished. To measure this, σ is added to half of
+    the noise's numbers, and these are compared with the other half. The result is None without private-data noise.
     """
     scale = simulation.data_noise_scale
     if scale == 0:
@@ -227,9 +227,10 @@ class _LikelihoodAttack:
         return codes if self.by_class else np.zeros_like(codes)
 
     def all_uploads(self, view: CollusionView) -> tuple[list[RebuiltRows], int, float]:
-        """Return all uploads but the colluders', rebuilt like the target's, the target's index, and its share of the rows.
+        """Return the uploads of all participants that do not collude, the target's index among them, and its share of rows.
 
-        The list is empty if uploads have no common space.
+        The rows of each upload are rebuilt in the same way as the target's. The list is empty if uploads have no common
+        space.
         """
         if view.alignment is None and view.method.transform != "common":
             return [], 0, 0.0
@@ -250,7 +251,7 @@ class _LikelihoodAttack:
 
 
 def _match(upload: RebuiltRows, candidates: Matrix, codes: Codes) -> Matrix:
-    """Return the log odds that each candidate is one of the rebuilt rows; −∞ if there are none of its class."""
+    """Return the log odds that each candidate is one of the rebuilt rows; −∞ for classes without rebuilt rows."""
     scores = np.full(len(candidates), -np.inf)
     for places, log_ratios in upload.compare(candidates, codes):
         scores[places] = match_candidates(log_ratios)
@@ -258,7 +259,7 @@ def _match(upload: RebuiltRows, candidates: Matrix, codes: Codes) -> Matrix:
 
 
 def _shift(codes: Codes) -> npt.NDArray[np.int64]:
-    """Return, for each row, the index of the previous row of its class, and for the first that of the last."""
+    """Return, for each row, the index of the previous row of its class; for the first row of a class, that of the last."""
     order = np.argsort(codes, kind="stable")
     following = np.empty(codes.size, dtype=np.int64)
     for part in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):

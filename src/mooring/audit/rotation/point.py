@@ -62,8 +62,8 @@ class RotationPoint(OperatingPoint):
     anchor_noise_scale: float = 0.0
     """v."""
     data_noise_level: float = 0.0
-    """λ: private-data noise σ in units of s, the root mean square of all projected training rows' entries (not
-    centred), as in the paper."""
+    """λ: private-data noise σ in units of s, as in the paper. s is the root mean square of the entries of all projected
+    training rows, which are not centred."""
 
     def __post_init__(self) -> None:
         method = self.described
@@ -147,7 +147,10 @@ class RotationPoint(OperatingPoint):
 def point_with_noise(
     anchor_noise_scale: float, data_noise_level: float, *, n_components: int, n_anchor_rows: int
 ) -> RotationPoint:
-    """Return the point whose anchor-aligned method has exactly the noises above zero; parameters are fields of the point."""
+    """Return the point of the anchor-aligned method that has exactly the kinds of noise whose scale is above zero.
+
+    The parameters are those of `RotationPoint`.
+    """
     if anchor_noise_scale > 0:
         method = "aa-i-gdp-both-noise" if data_noise_level > 0 else "aa-i-gdp-anchor-noise"
     else:

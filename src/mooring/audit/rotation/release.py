@@ -24,7 +24,7 @@ _MOST_INVERTED, _MOST_COLUMNS = 600, 40
 def measure_point_release(
     simulation: RowSimulation, deployment: Deployment, *, learner: LearnerLike | None
 ) -> ReleaseRisk | None:
-    """Return the risk of the joint models of a simulation, or None if there is nothing to learn."""
+    """Return the risk of the joint model of a simulation, or None if there is nothing to learn."""
     kind, partition = deployment.label_kind, deployment.partition
     seed, columns = deployment.settings.seed, deployment.settings.evaluation.columns
     if kind is None or learner is None:
@@ -57,7 +57,7 @@ def _invert(
     n_members: int,
     groups: Sequence[Indices],
 ) -> Figure:
-    """Return the share of cells that a participant infers with a model of the first `n_members` records."""
+    """Return the share of cells that a participant infers from a model that was trained on the first `n_members` records."""
     places = np.arange(len(labels))
 
     def answer(changed: Matrix) -> Matrix:

@@ -237,8 +237,8 @@ def simulate(
         The rows of every participant before projection; NumPy arrays, or torch arrays on any device.
     labels : sequence of arrays of shape (n_i,), or of None, optional
     method : Method or str
-        With a noise scale for which it has no noise, an anchor-aligned method becomes 'aa-i-gdp-both-noise', and C-GDP
-        'c-gdp-data-noise'.
+        The method, or its name. If a noise scale is positive for a noise that the method lacks, an anchor-aligned method is
+        replaced by 'aa-i-gdp-both-noise', and C-GDP by 'c-gdp-data-noise'.
     n_components : int, optional
         h; by default that of the given projection, or the width of the rows.
     anchor_noise_scale, data_noise_scale : float, default 0
@@ -349,7 +349,10 @@ def simulate_rows(
     if [upload.representation.shape for upload in uploads] != [part.shape for part in records]:
         got = f"shapes {', '.join(str(tuple(upload.representation.shape)) for upload in uploads)}"
         raise InputError(
-            "representations", expected="of the shapes of datasets", got=got, cure="Return a row for every row."
+            "representations",
+            expected="arrays with the shapes of `datasets`",
+            got=got,
+            cure="Upload one row for every row.",
         )
     width = int(records[0].shape[1])
     same = RigidMap(like(np.eye(width), records[0]), like(np.zeros(width), records[0]))
@@ -434,8 +437,8 @@ def _with_noise(method: Method | str, anchor_noise_scale: float, data_noise_scal
     if lacks and anchor_noise_scale == 0 and method.transform == "common":
         return METHODS["c-gdp-data-noise"]
     if lacks:
-        cure = "Without an anchor there is no anchor noise; 'aa-i-gdp-both-noise' takes both."
-        raise InputError("method", expected="one that has the noise asked for", got=method.name, cure=cure)
+        cure = "Set the scale of the missing noise to zero, or choose 'aa-i-gdp-both-noise', which has both kinds of noise."
+        raise InputError("method", expected="one with the requested noise", got=method.name, cure=cure)
     return method
 
 
@@ -443,7 +446,7 @@ def _checked_records(datasets: Sequence[Array]) -> tuple[Array, ...]:
     records = tuple(as_float64(part) for part in datasets)
     if not records:
         cure = "Pass one matrix per participant."
-        raise InputError("datasets", expected="those of at least one participant", got="none", cure=cure)
+        raise InputError("datasets", expected="rows of at least one participant", got="none", cure=cure)
     if any(len(part.shape) != 2 or part.shape[1] != records[0].shape[1] for part in records):
         got = f"shapes {', '.join(str(tuple(part.shape)) for part in records)}"
         cure = "Every participant must have the same features."

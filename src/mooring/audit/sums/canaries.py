@@ -36,9 +36,9 @@ def audit_epsilon(
 ) -> EpsilonAudit:
     """Return the ε that canaries measure for the noise of the smallest number of honest participants in a quorum.
 
-    `layout` is that of the study, of which two features are enough, and `privacy` is the guarantee that is tested. The
-    noise is drawn from children of `rng`. With 10,000 runs, the Gaussian bound for correct noise is on average 53 % of a
-    claimed ε of 1, and 85 % of a claimed ε of 8.
+    `layout` is that of the study; two of its features are enough for the measurement. `privacy` is the guarantee that is
+    tested. The noise is drawn from children of `rng`. With 10,000 runs, the Gaussian bound for correct noise is on average
+    53 % of a claimed ε of 1, and 85 % of a claimed ε of 8.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def audit_epsilon(
 def audit_pairwise_epsilon(privacy: SumPrivacy, *, rng: np.random.Generator, n_runs: int = N_RUNS) -> EpsilonAudit:
     """Return the ε that canaries measure for the noise of the general total, as `audit_epsilon` does.
 
-    The study has two columns of two levels, so that every entry of the total, of each kind, is changed by every row.
+    The simulated study has two columns of two levels each, so that one row changes every entry of the total.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def run_canaries(
 
 
 def _score_runs(moved: Matrix, drawn: Matrix) -> tuple[Matrix, Matrix]:
-    """Return the likelihood ratios of every other run, to which the canary is added, and of the others."""
+    """Return the likelihood ratios of one half of the runs, to which the canary is added, and of the other half."""
     weights = moved / np.maximum(drawn.var(axis=0), _SMALLEST)
     scores = drawn @ weights
     scores[::2] += float(moved @ weights)

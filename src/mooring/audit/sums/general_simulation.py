@@ -40,11 +40,11 @@ class PairwiseSimulation:
     features: tuple[Matrix, ...] = field(repr=False)
     """Encoded rows of every participant."""
     labels: tuple[Labels | None, ...] = field(repr=False)
-    """Their labels, as `EncodedRows` has them."""
+    """Labels of every participant's rows, as in `EncodedRows`; None where the study has no label."""
     contributions: tuple[Integers, ...] = field(repr=False)
     """The sums over every participant's rows, plus noise, each of shape (size,)."""
     exact: tuple[Integers, ...] = field(repr=False)
-    """The same without noise."""
+    """The same sums without noise."""
     privacy: SumPrivacy | None = None
     """The guarantee; None without noise."""
 
@@ -63,7 +63,7 @@ class PairwiseSimulation:
 
     @property
     def features_of_model(self) -> LevelFeatures:
-        """The features from which a model predicts the label, of rows from which all other columns were removed."""
+        """The features from which a model predicts the label. Rows must hold only the columns that the model uses."""
         return LevelFeatures(self.layout.workload, self._model_schema)
 
     @property
@@ -71,7 +71,10 @@ class PairwiseSimulation:
         return select_schema(self.layout.workload, self.schema)
 
     def train(self, learner: LearnerLike = AUTO, *, seed: int = 0) -> JointModel:
-        """Train the learner of sums that "auto" stands for on the total. `learner` is ignored: other learners need rows."""
+        """Return the model that "auto", the default learner of sums, trains on the total.
+
+        `learner` is ignored, since audits name learners of rows. `seed` is ignored, since nothing is drawn.
+        """
         schema, features = self._model_schema, self.features_of_model
         kept = {column.name for column in schema.columns}
         chosen = np.concatenate([np.full(column.width, column.name in kept) for column in self.schema.columns])

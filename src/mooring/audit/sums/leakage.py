@@ -53,9 +53,10 @@ def attack_total(
     most_candidates: int = MOST_CANDIDATES,
     least_others: int = _LEAST_OTHERS,
 ) -> tuple[AttackOutcome, ...]:
-    """Return how well each attack distinguishes honest rows from test rows, except those of `settings.colluders`.
+    """Return how well each attack distinguishes the honest participants' rows from test rows.
 
-    Of more than `most_candidates` rows a sample is drawn, which keeps `least_others` test rows if there are as many.
+    The test rows of `settings.colluders` are left out. If there are more than `most_candidates` rows, a sample is drawn,
+    which keeps `least_others` test rows if there are that many.
     """
     participants = range(partition.n_participants)
     honest = simulation.members([i for i in participants if i not in colluders])
@@ -101,7 +102,7 @@ def _attack(attack: Attack, views: Views, n_members: int, control: Membership | 
 
 
 def _score(score: Callable[[Any], MembershipScores], views: Views) -> tuple[Matrix, int | None]:
-    """Return the score of each candidate, and the number of rows that were read off exactly; None if that is not tried.
+    """Return the score of each candidate, and the number of rows that were read off exactly, or None if that is not tried.
 
     Classes in which the attack does not apply have no scores; if it applies in none, `DoesNotApply` is raised.
     """
@@ -121,6 +122,6 @@ def _score(score: Callable[[Any], MembershipScores], views: Views) -> tuple[Matr
 
 
 def _split(scores: Matrix, n_members: int) -> tuple[Matrix, Matrix]:
-    """Return the known scores of members, which come first, and of others."""
+    """Return the finite scores of the members, which come first in `scores`, and those of the other candidates."""
     members, others = (part[np.isfinite(part)] for part in (scores[:n_members], scores[n_members:]))
     return members, others

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RecommendedSums(Recommendation):
-    """Recommended entries of [mechanism] in a study of secure sums, which has a quorum of its own."""
+    """Recommended entries of [mechanism] in a study of secure sums. Each study sets its own quorum."""
 
     name: ClassVar[str] = SECURE_SUM
 
@@ -33,7 +33,7 @@ class RecommendedSums(Recommendation):
     n_colluders: Count | None
     product_share: float
     expected_rows: Count | None = None
-    """Number of rows of all participants together, of studies of pictures; None for others."""
+    """Number of rows of all participants together, for studies of pictures; None for other studies."""
 
 
 @dataclass(frozen=True)
@@ -47,19 +47,20 @@ class SumPoint(OperatingPoint):
     """For adding or removing one row; None for sums without noise, which carry no guarantee."""
     delta: float = 1e-5
     quorum: int | None = None
-    """Minimum number of contributions in a total; None for the least that a study of so many participants has by default."""
+    """Minimum number of contributions in a total; None for the default of a study without helpers and with as many
+    participants."""
     n_colluders: int | None = None
     """Number of colluders that the noise allows for; None for the number of colluders in the audit."""
     product_share: float = PRODUCT_SHARE
     """Share of the privacy budget for the products of features."""
     expected_rows: int | None = None
-    """Number of rows that all participants together are expected to have, from which it follows whether pictures are summed
-    by class; 0 if it is not known, and None for about as many as the audit has training rows."""
+    """Number of rows that all participants together are expected to have, which decides whether pictures are summed by
+    class; 0 if the number is not known, and None for about as many rows as the audit has for training."""
     why_no_guarantee: str = ""
-    """Why the noise gives no guarantee, in sentences; empty if it gives one. A guarantee assumes public ranges."""
+    """Sentences on why the noise gives no guarantee, such as ranges that are not public; empty if it gives one."""
 
     def settled_for(self, deployment: Deployment) -> SumPoint:
-        """Return the point with its quorum, number of colluders and of expected rows filled in."""
+        """Return the point after filling in its quorum, its number of colluders and its number of expected rows."""
         p, c, n = deployment.partition.n_participants, self.n_colluders, self.expected_rows
         c = len(deployment.settings.colluders) if c is None else c
         quorum = self.quorum or Parties(p, min(p, MOST_BY_DEFAULT), c).least_quorum()
@@ -70,12 +71,12 @@ class SumPoint(OperatingPoint):
 
     @property
     def mechanism_in_words(self) -> str:
-        """What a sentence calls the mechanism."""
+        """The name of the mechanism in a sentence."""
         return "secure sums"
 
     @property
     def promise(self) -> tuple[float, float] | None:
-        """ε and δ; None without noise, and if the noise gives no guarantee."""
+        """ε and δ; None without noise, or if the noise gives no guarantee."""
         return None if self.epsilon is None or self.why_no_guarantee else (self.epsilon, self.delta)
 
     @property

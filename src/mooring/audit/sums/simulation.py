@@ -48,7 +48,7 @@ class LabelCoding:
 
     @classmethod
     def of(cls, values: Labels) -> LabelCoding:
-        """Return the coding of labels that take these values: 64-bit floats are numbers, all else names a class."""
+        """Return the coding of labels that take these values: 64-bit floats are numbers; all others name a class."""
         if label_kind_of(values) == "number":
             return cls(None, float(np.abs(values).max()) or 1.0)
         return cls(np.unique(values))
@@ -59,7 +59,7 @@ class LabelCoding:
         return 0 if self.classes is None else len(self.classes)
 
     def encode(self, labels: Labels) -> Matrix:
-        """Return labels as the sums take them."""
+        """Return labels as they enter the sums."""
         if self.classes is None:
             return np.asarray(labels / self.unit, dtype=np.float64)
         return np.searchsorted(self.classes, labels).astype(np.float64)
@@ -121,7 +121,7 @@ class SumSimulation:
     def train(self, learner: LearnerLike = "auto", *, seed: int = 0) -> JointModel:
         """Train a model on the total, with the learner of sums that "auto" chooses.
 
-        `learner` is ignored, since audits name learners of rows, which cannot be trained on a total. So is `seed`,
+        `learner` is ignored, since audits name learners of rows, which cannot be trained on a total. `seed` is ignored,
         since nothing is drawn.
 
         Examples
@@ -264,12 +264,12 @@ def simulate_sums(
         The guarantee. A number is ε for adding or removing one row, with δ = 1e-5, a quorum of all participants and one
         colluder. None for sums without noise, which carry no guarantee.
     feature_map : FeatureMap, optional
-        The public feature map; by default the rows themselves, scaled to one length.
+        The public feature map; by default the rows themselves, scaled to length one.
     label_values : array, optional
-        Classes, or numbers between which labels lie, which a study declares; by default those of the labels.
+        The classes, or numbers whose largest magnitude bounds the labels, as a study declares them; by default, the labels.
     rng : numpy.random.Generator or Streams
-        Participant i draws its noise from the stream "participant/i/sum-noise" and, by class, its rounding from
-        "participant/i/rounding".
+        Participant i draws its noise from the stream "participant/i/sum-noise". If sums are by class, it draws their
+        rounding from "participant/i/rounding".
     rows_of_person : sequence of integers of shape (n_i,), optional
         The number of rows of each row's person. With it, every person contributes the mean over its rows.
     by_class : bool, default False
@@ -290,7 +290,7 @@ def simulate_sums(
     if privacy is not None and privacy.quorum > p:
         raise InputError(
             "quorum",
-            expected=f"at most the {p} participants",
+            expected=f"at most {p}, the number of participants",
             got=str(privacy.quorum),
             cure="With a larger quorum, no total could be opened.",
         )

@@ -96,7 +96,7 @@ class Features:
         """Return the features of the local learner of this name, for rows with these sums."""
         h, scale, settings = moments.total.size, moments.scale, linear_settings(learner)
         mean = moments.total / moments.count
-        # Centring needs only the mean of the rows, and random Fourier features need none, so the mean row suffices to fit.
+        # Centring needs only the mean of the rows, and random Fourier features need no row, so the mean row suffices to fit.
         return cls(learner, h, scale, settings.features(h, seed).fit(mean[None] / scale))
 
     @property
@@ -151,7 +151,7 @@ def fitted_to_one_class(learner: str, n_components: int, label: int) -> FittedMo
 
 
 def training_blocks(study: Study, piece: Piece) -> Iterator[tuple[Matrix, npt.NDArray[Any]]]:
-    """Yield the rows and labels of a part that are trained on, in blocks of some thousands at most."""
+    """Yield the rows of a part that are trained on, with their labels, in blocks of at most some thousands of rows."""
     first = 0
     for rows, labels in blocks_of(study, piece):
         if piece.kept is not None:

@@ -1,4 +1,4 @@
-"""Connection to a Dask cluster, at a scheduler's address or on this machine, and plain errors for Dask's."""
+"""Connection to a Dask cluster, at a scheduler's address or on this machine, and plain errors in place of Dask's."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def explain_dask_errors() -> Iterator[None]:
 
 
 def require_shared(client: Client, folder: Path) -> None:
-    """Raise a `StorageError` for a work folder that some worker does not see, because it would write elsewhere."""
+    """Raise a `StorageError` if some worker does not see the work folder, because that worker would write elsewhere."""
     mark = folder / f"{_MARK}{secrets.token_hex(8)}"
     mark.touch()
     try:
@@ -117,7 +117,7 @@ def require_shared(client: Client, folder: Path) -> None:
 
 
 def require_seen(client: Client, path: Path, *, what: str, cure: str) -> None:
-    """Raise a `StorageError` for a folder or file that some worker does not see."""
+    """Raise a `StorageError` if some worker does not see a folder or file."""
     seen = client.run(_is_there, str(path))
     if not all(seen.values()):
         count = sum(not each for each in seen.values())
@@ -129,7 +129,7 @@ def run_throttled(
 ) -> Iterator[tuple[Any, Any]]:
     """Run jobs (key, function, arguments), a limited number at a time, and yield (key, result) as they finish.
 
-    The scheduler holds the arguments of waiting jobs; the limit keeps that small, however many jobs there are.
+    The scheduler holds the arguments of waiting jobs. The limit bounds their number, however many jobs there are.
     """
     from distributed import as_completed
 
@@ -169,7 +169,7 @@ def _remote(distributed: Any, scheduler: str, tls: Tls | None) -> Iterator[Clien
         )
 
     class Closing(distributed.Client):  # type: ignore[misc]
-        """A client that is closed at once if it cannot start; left to the garbage collector, it can block the next one."""
+        """A client that is closed at once if it cannot start, because a leftover could block the next client."""
 
         def start(self, **options: Any) -> None:
             try:
@@ -202,7 +202,7 @@ def require_same_version(client: Client, package: str) -> None:
     version = _read_version(package)
     different = sorted({installed for installed in client.run(_read_version, package).values() if installed != version})
     if different:
-        expected, got = f"with {package} {version}, as here", f"{', '.join(different)} on some of them"
+        expected, got = f"on {package} {version}, as this process is", f"{', '.join(different)} on some of them"
         cure = "Install the same version on every worker: pip install 'mooring[dask,xgboost]'."
         raise InputError("workers", expected=expected, got=got, cure=cure)
 
@@ -227,7 +227,7 @@ def _lost() -> StorageError:
 
 
 def share_with_workers(client: Client, argument: Any) -> Future:
-    """Return a future of an argument of tasks. As the result of a task, it goes to each worker once."""
+    """Return a future for an argument of tasks. As the result of a task, the argument is sent to each worker only once."""
     return client.submit(_same, argument, pure=False)
 
 

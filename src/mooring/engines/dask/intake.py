@@ -194,7 +194,7 @@ def collect_on_workers(
 
 
 def _without_spare_copies(bundles: Sequence[RemoteBundle], remembered: Mapping[str, str]) -> Iterator[RemoteBundle]:
-    """Yield the bundles; of copies in the work folder, only accepted ones whose source is missing."""
+    """Yield the bundles, but a copy in the work folder only if it was accepted and its source is missing."""
     seen: set[str] = set()
     for bundle in bundles:  # copies come last
         is_accepted = bundle.digest not in seen and bundle.digest == remembered.get(bundle.member.name)
@@ -206,7 +206,7 @@ def _without_spare_copies(bundles: Sequence[RemoteBundle], remembered: Mapping[s
 def in_groups(
     places: Sequence[BundleLocation], study: Study, files_at_once: int = FILES_AT_ONCE
 ) -> list[list[BundleLocation]]:
-    """Return groups of files, limited in number and total size, for one task each. They are the same in every run."""
+    """Return the files in groups of limited number and total size, one group per task. Groups are the same in every run."""
     anchor_bytes = 8 * math.prod(rotation_of(study).anchor_shape)
     most = max(1, min(files_at_once, GROUP_BYTES // anchor_bytes))
     groups: list[list[BundleLocation]] = []
@@ -228,7 +228,7 @@ def check_group(study: Study, places: Sequence[BundleLocation], most_bytes: int)
         with open_local_copy(place, most_bytes=most_bytes) as path:
             bundle = path if isinstance(path, str) else try_verify(path, study)
         if isinstance(bundle, str):  # why it is refused
-            if not place.kept:  # the object of a broken copy is verified itself
+            if not place.kept:  # a broken copy does not matter, because its source is verified, too
                 verdicts.append(RejectedBundle(place.shown, bundle))
             continue
         assert isinstance(bundle, RowBundle)  # studies of other mechanisms need no cluster

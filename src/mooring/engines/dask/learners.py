@@ -5,10 +5,10 @@ bytes a number.
 
 Numbers are predicted by ridge regression. Its sums over rows are added up over workers in one pass, which gives exactly the
 model that the local engine fits to all rows. Classes are predicted by logistic regression with scikit-learn's partial_fit:
-a few chains of pieces run in parallel, and their weights are averaged after every pass. Both learners use rows themselves
-("linear") or features of them ("random-fourier"), and give the same kind of model as the local learners. Each model of
-boosted trees ("xgboost") is trained on all workers, which add up sums over their rows at every level of a tree, over
-connections of XGBoost's own (`mooring.engines.dask.xgboost_training`).
+a few chains of pieces run in parallel, and their weights are averaged after every pass. Both regressions use the rows
+themselves ("linear") or features of them ("random-fourier"), and give the same kind of model as the local learners. Each
+model of boosted trees ("xgboost") is trained on all workers. At every level of a tree, they add up sums over their rows,
+over connections of XGBoost's own (`mooring.engines.dask.xgboost_training`).
 
 "auto" chooses by the same rows and scores as the local engine: `choose_learner` runs on a sample of the rows in one process.
 
@@ -181,8 +181,9 @@ def train_on_dask(
 ) -> Training:
     """Train on the collaboration matrix in pieces, without holding all of it in memory.
 
-    Every worker must be able to read the work folder. `learner` is "auto", "linear", "random-fourier" or "xgboost", which
-    "auto" does not try. `passes` is the number of passes over the rows, for classes; by default fewer for more rows.
+    Every worker must be able to read the work folder. `learner` is "auto", "linear", "random-fourier" or "xgboost"; "auto"
+    does not try "xgboost". `passes` is the number of passes over the rows if classes are predicted; the default is smaller
+    for more rows.
     """
     folder = Path(folder).absolute()
     if folder.is_dir():
@@ -196,7 +197,7 @@ def train_on_dask(
             raise InputError(
                 "passes",
                 expected="left out with xgboost",
-                got="given",
+                got=str(passes),
                 cure="Leave it out: xgboost has its own number of rounds.",
             )
         require_boosting_cluster(client)
@@ -207,7 +208,7 @@ def train_on_dask(
     trainings = int(folds.max()) + 3 if learner == "xgboost" else 1 if kind == "number" else passes
     steps = Steps(len(groups) * (4 + trainings + (learner == AUTO)), progress)
     job = _Job(client, client.submit(replace, study, pure=False), space, groups, folds, seed, steps)
-    # Participants to leave out and, for "auto", the learner are chosen in this process, by the local engine's rows.
+    # The participants to leave out and, for "auto", the learner are chosen in this process, from the local engine's rows.
     weight_limit, salt, counts = rotation_of(study).weight_limit, space.space_digest, job.counts
     screened = job.rows_at(screening_rows(counts, seed, salt=salt, weight_limit=weight_limit))
     influential = job.rows_at(influence_rows(counts, seed, salt=salt, weight_limit=weight_limit))
@@ -308,7 +309,7 @@ def _wait(future: Future) -> None:
 
 
 def _boosted(job: _Job, task: BoostingTask) -> list[FittedModel]:
-    """Return boosted trees, for each fold without it, and of all rows; each model is trained on all workers."""
+    """Return boosted trees: a model without each fold, and a model of all rows. Each model is trained on all workers."""
     most = min(_CUT_ROWS, _CUT_NUMBERS // task.n_inputs)
     sample = job.rows_at(draw_rows(job.counts, most, job.seed + 1))  # drawn independently of the rows that are scored
     folds, drawn = job.folds[sample.owners], task.scale_rows(sample.rows)

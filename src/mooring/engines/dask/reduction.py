@@ -120,8 +120,8 @@ class AnchorsOnWorkers:
 class WorkerSteps:
     """The power method's maps R_j = Π(B̄_jᵀ S) on the workers.
 
-    This process holds `weighted_sum`, the matrix S that the present maps follow from, and `total`, with the sum Σ B̄_j R_j of
-    these maps, which the next maps follow from.
+    This process holds two matrices. `weighted_sum` is the matrix S from which the present maps follow. `total` has the sum
+    Σ B̄_j R_j over these maps, from which the next maps follow.
     """
 
     def __init__(self, client: Client, parts: Sequence[Part], weighted_sum: Matrix) -> None:
@@ -166,7 +166,7 @@ class WorkerSteps:
 
 @dataclass(frozen=True, eq=False)
 class Sum:
-    """Sums over some participants: of matrices, Σ B̄_j B̄_jᵀ or Σ B̄_j R_j; Σ ‖B̄_j‖²; and the squared steps of the maps R_j."""
+    """Sums over some participants: of the matrices B̄_j B̄_jᵀ or B̄_j R_j, of ‖B̄_j‖², and of the squared steps of the R_j."""
 
     sum: Matrix
     squares: float
@@ -204,7 +204,7 @@ def outer(stack: Stack, rows: Rows) -> Sum:
 
 
 def step(stack: Stack, rows: Rows, group: int, S: Matrix, before: Matrix | None, run: str, iteration: int) -> Sum:
-    """Return Σ B̄_j R_j for R_j = Π(B̄_jᵀ S), and how far the R_j are from the maps that `before` gives in place of S."""
+    """Return Σ B̄_j R_j for R_j = Π(B̄_jᵀ S), and the distance of the R_j from the maps that `before` yields instead of S."""
     B = select_rows(stack, rows)
     Bt = np.swapaxes(B, 1, 2)
     maps = np.asarray(polar_factor(Bt @ S))
@@ -231,7 +231,7 @@ def add(*sums: Sum) -> Sum:
 
 
 def _maps_and_fits(stack: Stack, rows: Rows, S: Matrix, total: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-    """Return maps computed from S, mean rows, and the fit of each participant to the sum of the others."""
+    """Return, for each participant, the map that follows from S, the mean row, and the fit to the sum of the others."""
     B = select_rows(stack, rows)
     maps = np.asarray(polar_factor(np.swapaxes(B, 1, 2) @ S))
     aligned = B @ maps

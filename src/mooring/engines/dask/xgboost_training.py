@@ -147,7 +147,7 @@ def _once(client: Client, boosting: Boosting, shares: Mapping[str, list[Piece]],
                 raise
         try:
             models: list[bytes | None] = [future.result(timeout=_RETURN) for future in training.values()]
-        except TimeoutError:  # it went away with its worker
+        except TimeoutError:  # the model was lost with its worker
             raise _LostError from None
         return next(model for model in models if model is not None)
     finally:
@@ -237,7 +237,7 @@ def _on(client: Client, worker: str, function: Any, *arguments: Any) -> Future:
 
 @contextmanager
 def _meeting_place(client: Client, workers: Sequence[str]) -> Iterator[list[dict[str, Any] | None]]:
-    """Run XGBoost's tracker on this machine; yields the arguments with which each worker joins, None for a single one."""
+    """Run XGBoost's tracker on this machine, and yield each worker's arguments to join it; None for a single worker."""
     if len(workers) == 1:
         yield [None]
         return

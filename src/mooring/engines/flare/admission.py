@@ -77,7 +77,7 @@ class IncomingMessage:
 
 
 def is_job(name: object) -> bool:
-    """Return whether a job's name is a plain UUID, as FLARE makes them. It becomes a folder and part of a command.
+    """Return whether a job's name is a plain UUID, as FLARE makes them. The name becomes a folder and part of a command.
 
     Examples
     --------
@@ -163,7 +163,7 @@ class Request:
     was_here: bool = False
     """Whether the site already has a folder for a job of this name."""
     let_in: bool = False
-    """Whether this process has accepted its deployment."""
+    """Whether this process has accepted the job's deployment."""
 
 
 def refusal_of_request(request: Request) -> str:

@@ -1,4 +1,4 @@
-"""Files in pieces, as they arrive at the server: each end holds a few megabytes in memory."""
+"""Files that arrive at the server in pieces, so that each end holds only a few megabytes in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mooring.atomic_io import explain_os_errors, hash_file, make_folder, open_pl
 from mooring.errors import RefusedError
 
 PIECE_SIZE = 2**22
-"""Number of bytes that are transferred at a time, at most."""
+"""Maximum number of bytes that are transferred at a time."""
 Value = str | int | bytes
 Message = Mapping[str, Value]
 Ask = Callable[[Message], Message]

@@ -27,7 +27,7 @@ _MOST_AWAY = 3
 
 
 class AbsentMembersError(StorageError):
-    """Raised when a site needs files of members that are not there."""
+    """Raised when a site needs files of members who are absent from the job."""
 
 
 @dataclass(eq=False)
@@ -118,9 +118,9 @@ class ClientWorkflow:
         return False
 
     def answer(self) -> dict[str, Any]:
-        """Return the last message to the server: the digest of the model that this site received, empty without one.
+        """Return the last message to the server: the digest of the model that this site received; empty without a model.
 
-        A result that is not for this site is not kept.
+        A result that is refused, such as one for another site, is removed.
         """
         workspace, result = self.driver.workspace, self.settings.result
         study, exchange = workspace.study, exchange_of(workspace.study)

@@ -2,8 +2,8 @@
 
 FLARE 2.9 has two protections. `authorization.json` states what each role may do; without the right `byoc`, a job that
 carries code is refused. `class_allow_list` in `resources.json` states which installed classes a job may name; FLARE's
-default list has dozens. Both assume a server that runs unmodified FLARE. The guard, which resources.json also names, does
-not.
+default list has dozens. Both assume a server that runs unmodified FLARE. The guard, which resources.json also names, also
+protects a site from a modified server.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ GUARDS = {"site": "mooring.engines.flare.guard.SiteGuard", "server": "mooring.en
 _RESOURCES, _AUTHORIZATION, _CONNECTIONS = "resources.json", "authorization.json", "comm_config.json"
 _GUARD = "mooring_guard"
 _SENDS_LOGS = "site_log_streamer"
-# FLARE's default storage, which every server on a machine would share, and the entry of resources.json that records
-# mooring's replacement: a kit that is moved takes its stores along, and stores set by an administrator stay where they are
+# FLARE's default storage, which every server on a machine would share, and the entry of resources.json that records its
+# replacement by mooring: if a kit is moved, its stores move along, but stores that an administrator has set stay
 _SHARED_STORAGE, _STORAGE = "/tmp/nvflare", "mooring_storage"
 _STORES = ("/snapshot-storage", "/jobs-storage")
 _INTERNAL = {"scheme": "tcp", "resources": {"host": "localhost", "connection_security": "mtls"}}
@@ -148,9 +148,10 @@ def write_policy(folder: Path, kind: Literal["site", "server"]) -> None:
 
 
 def certificate_end(folder: Path) -> tuple[datetime, str] | None:
-    """Return when the first certificate of a kit expires, including the authority's, and its file name.
+    """Return the earliest time at which a certificate of a kit expires, and the file name of that certificate.
 
-    `folder` is the kit's `local` folder. Returns None if no certificate can be read.
+    The authority's certificate counts, too. `folder` is the kit's `local` folder. The result is None if no certificate can
+    be read.
     """
     from cryptography.x509 import load_pem_x509_certificates
 
@@ -165,7 +166,7 @@ def certificate_end(folder: Path) -> tuple[datetime, str] | None:
 def list_kit_warnings(folder: Path, now: datetime | None = None) -> list[str]:
     """Return warnings about a kit: keys that others on the machine can read, and a certificate that expires soon.
 
-    The authority's key is searched where the kit was provisioned, and in folders beside the kit.
+    The authority's key is looked for where the kit was provisioned, and in folders beside the kit.
     """
     kit = folder.resolve().parent
     authority = [*kit.parent.parent.glob("state/cert.json"), *kit.parent.glob("*/*/state/cert.json")]

@@ -107,7 +107,7 @@ class _SiteTasks:
             self.controller.send(self._running[name], self.fl_ctx, targets=[name])
 
     def wait(self) -> Answers:
-        """Wait a moment, and return the answers of sites whose task has ended since."""
+        """Wait a moment, and return the answers of sites whose task ended meanwhile."""
         time.sleep(_LOOK_SECONDS)
         if self.abort_signal.triggered:
             raise JobAbortedError

@@ -75,7 +75,7 @@ class MooringExecutor(Executor):  # type: ignore[misc]
         """Send a request to the server, and repeat it if no answer comes. Every request may be repeated."""
         for _ in range(_TRIES):
             if abort_signal.triggered:
-                raise InputError("the job", problem="It was aborted.", cure="Submit it again.")
+                raise InputError("the job", problem="The job was aborted.", cure="Submit it again.")
             asked = Shareable()
             asked.update(request)
             replies = fl_ctx.get_engine().send_aux_request(

@@ -1,8 +1,8 @@
 """The place where members exchange files: a folder of the server, which sites reach by requests over FLARE.
 
-With its task, the server gives each site that FLARE has authenticated a ticket, which stands for the site's name in every
-request. A site may put only files that the study's steps send from it, and read only those that they send to it. Answers
-are text, integers and bytes.
+The server sends each site that FLARE has authenticated a ticket with its task. The ticket stands for the site's name in
+every request. A site may put only files that the study's steps send from it, and read only those that they send to it.
+Answers are text, integers and bytes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SitePlace:
     """The server's place as a site reaches it."""
 
     digest: str
-    """The study's digest: a site has one place for a study, whatever job it is in."""
+    """The study's digest: all jobs of a study share one place."""
     ticket: str
     ask: Ask = field(repr=False)
     sent: Callable[[int, int], None] | None = field(default=None, repr=False)
@@ -56,7 +56,10 @@ class SitePlace:
         return files
 
     def put(self, source: Path, file: PlacedFile, *, replace: bool = False, public: Collection[str] = ()) -> bool:
-        """Put a signed file of a kind that may leave; whether it may replace another one, the server knows."""
+        """Put a signed file of a kind that may leave, and return whether the server had it before.
+
+        `replace` and `public` have no effect, since the server decides whether a file may replace another one.
+        """
         with open_plain_file(source, what="the file") as opened:
             parcel = check_parcel(source, opened)
             answer = self._request("offer", path=file.path, size=parcel.size, digest=parcel.digest)
@@ -90,8 +93,8 @@ class SitePlace:
     def _request(self, do: str, **fields: Value) -> Message:
         answer = self.ask({"do": do, "ticket": self.ticket, **fields})
         if answer.get("no"):
-            reason = f"it refused the request: {str(answer['no'])[:200]}"
-            raise RefusedError(_SERVER, reason=reason, cure=SUBMIT_AGAIN)
+            reason = f"the server's answer is {str(answer['no'])[:200]!r}"
+            raise RefusedError("a request to the server", reason=reason, cure=SUBMIT_AGAIN)
         return answer
 
 
@@ -122,7 +125,7 @@ class ServedPlace:
     absent: set[str] = field(default_factory=set)
     """Members whose files will not come in this job."""
     _sites: dict[str, str] = field(default_factory=dict, repr=False)
-    """The name of the site that has a ticket."""
+    """The name of the site, by ticket."""
     _arriving: dict[str, IncomingFile] = field(default_factory=dict, repr=False)
     _locks: dict[str, threading.Lock] = field(default_factory=dict, repr=False)
     _routes: dict[str, Route] = field(init=False, repr=False)
@@ -188,7 +191,7 @@ class ServedPlace:
         raise RefusedError("the request", reason="it is of an unknown kind", cure=SUBMIT_AGAIN)
 
     def _list(self, site: str) -> Message:
-        """List the files from a site, for it, and for everybody."""
+        """Return the files that a site sent, and those for it or for everybody."""
         over = self.is_over  # read before the files are listed, so that the last list has all of them
         files = [
             (file.path, file.size, file.version)

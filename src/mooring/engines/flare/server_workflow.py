@@ -1,8 +1,8 @@
 """The server in a job: the analyst's run of the study's steps, beside the place where sites put and fetch files.
 
 This module does not import FLARE. The analyst's folder is laid out as for 'mooring run', so any command can continue from
-where a job stopped: `analysis` is the work folder, and `place` holds what members exchange, sealed where it is for one of
-them.
+where a job stopped: `analysis` is the work folder, and `place` holds what members exchange. Files for a single member
+are sealed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Tasks(Protocol):
         """Give each site its task."""
 
     def wait(self) -> Answers:
-        """Wait a moment, and return the answers of sites whose task has ended since; "no answer" for a dead site."""
+        """Wait a moment, and return the answers of sites whose task ended meanwhile; "no answer" for a dead site."""
 
 
 @dataclass(eq=False)
@@ -181,7 +181,10 @@ class ServerWorkflow:
             self.tell(f"{name}: {answer.get('outcome')}")
 
     def _expect_newcomers(self, sites: Iterable[str]) -> None:
-        """Gather, train (if not `late`) and deliver again if sites can still join or too few contributions were gathered."""
+        """Gather, train and deliver again if sites can still join or too few contributions were gathered.
+
+        With `late`, a model that exists is not trained again.
+        """
         gathered = self._read_gathered()
         self.driver.post.list()
         if gathered is None or self.driver.is_closed:
@@ -193,7 +196,7 @@ class ServerWorkflow:
             self.driver.repeat("align", "deliver", *([] if self.settings.late and has_model else ["train"]))
 
     def _await_files(self, turn: Turn) -> None:
-        """Go on without members whose files are awaited in vain, if those that came or can come are enough.
+        """Go on without members whose files are awaited in vain, if the files that came or can still come are enough.
 
         A member's files are awaited in vain once its site has gone, or if no new file came for `wait_seconds`.
         """

@@ -54,7 +54,7 @@ class SiteSettings(Record):
     labels: bool = False
     """Whether the analyst may see every row's label."""
     folder: Path = Path("mooring")
-    """The folder in which the site's steps run: what was sent, what came, and the result."""
+    """The folder in which the site's steps run. It holds what was sent, what was received, and the result."""
     anchor: Path | None = None
     """A sealed anchor file that is here already; None if the server provides it."""
     ignore: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ def opened_vault(folder: Path) -> Vault:
 
 
 def _read(kind: type[Settings], folder: Path) -> Settings:
-    """Read a settings file. A relative path is relative to its folder, and an empty entry counts as left out."""
+    """Read a settings file. Relative paths start at the file's folder, and an empty entry counts as left out."""
     cure = "'mooring flare site' or 'mooring flare server' writes it to the kit's local folder."
     try:
         with (folder / SETTINGS_FILE).open("rb") as file:
