@@ -47,7 +47,7 @@ class AnswerOptions(TotalOptions):
     def show(self, console: execution.Output, answer: Answer) -> int:
         """Print an answer: what it is about, its tables, and what it does not say.
 
-        It is kept for the report, and its page is written if there is to be one.
+        The answer is kept for the report. If `page` is set, the answer is also written as a page.
         """
         from mooring.protocol.sums.analyst.asked import keep_answer
 

@@ -60,7 +60,7 @@ app = typer.Typer(
 )
 for name, panel in COMMANDS.items():
     module = import_module(f"mooring.cli.{name}")
-    if (group := getattr(module, f"{name}_app", None)) is not None:  # a command of several, such as study
+    if (group := getattr(module, f"{name}_app", None)) is not None:  # a group of commands, such as study
         app.add_typer(group, name=name, rich_help_panel=panel)
     else:
         command = getattr(module, name)

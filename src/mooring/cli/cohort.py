@@ -48,9 +48,9 @@ def cohort(
     """Run a cohort's query over OMOP tables in DuckDB, and write its rows as your table of the study.
 
     If the study's file is not there, it is drafted: kinds of columns follow from the query, ranges and categories from the
-    vocabulary and from a table of plausible values by LOINC code, and nothing from rows. What neither knows stays open for a
-    person to fill in. The query is one SELECT; it can read nothing outside the database. A column that names persons is
-    refused, except the one that --person or the study names. This needs the extra omop.
+    vocabulary and from a table of plausible values by LOINC code, and nothing from rows. Whatever these leave unknown stays
+    open, for a person to fill in. The query is one SELECT; it can read nothing outside the database. A column that names
+    persons is refused, except the one that --person or the study names. This needs the extra omop.
 
     Example: mooring cohort --omop hospital.duckdb cohort.sql --label readmitted --mechanism secure-sum --person person_id
 
@@ -69,7 +69,7 @@ def cohort(
     draft = written.draft
     lines = [f"Wrote [bold]{escape(str(output))}[/bold]: {written.n_rows} rows of {len(written.columns)} columns."]
     if draft is not None:
-        lines.append(f"Wrote [bold]{escape(str(study))}[/bold], a draft that holds nothing of a row.")
+        lines.append(f"Wrote [bold]{escape(str(study))}[/bold], a draft that holds no value of any row.")
         lines += [
             f"  • {escape(f'{column}: {known.remark}')}" for column, known in written.known.items() if known.remark
         ]

@@ -24,7 +24,7 @@ def combine(
         typer.Option(
             "--list",
             help="The closing list that 'mooring align' wrote. Without it, your share in each bundle is only tested. With "
-            "--watch, the folder, or its URL, in which the list will be.",
+            "--watch, name the folder, or its URL, in which the list will be.",
             show_default="with --watch, where bundles are",
         ),
     ] = None,

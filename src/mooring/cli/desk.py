@@ -35,8 +35,8 @@ def desk(
 
     With a place, the desk does what 'mooring run' does, and asks you on the page what only a person can answer; without one,
     it uploads nothing. The page is served on 127.0.0.1, to the browser that opens the printed address; each address works
-    once. It reads and writes only at the place and in the folder, which it creates if needed; files that you add on the
-    page pass through the system's temporary folder. Stop it with Ctrl-C. It needs mooring's extra 'desk'.
+    once. The desk reads and writes only at the place and in the folder, which it creates if needed; files that you add on
+    the page pass through the system's temporary folder. Stop it with Ctrl-C. It needs mooring's extra 'desk'.
 
     Example: mooring desk st-mary
 

@@ -32,7 +32,7 @@ from mooring.report.step_pages import StepPages
 from mooring.serialization import Rows
 from mooring.typing import Progress
 
-# What commands of other distributions use, such as mooring-studies.
+# Names that commands of other distributions, such as mooring-studies, use.
 __all__ = ["Format", "Output", "end_on_sigterm", "exit_code_of", "run_command"]
 
 if TYPE_CHECKING:

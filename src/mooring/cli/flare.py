@@ -54,7 +54,8 @@ def site(
     vault: execution.VaultPath = execution.DEFAULT_VAULT,
     labels: execution.LabelConsent = False,
     folder: Annotated[
-        Path, typer.Option(help="Folder in which your steps run: what is sent, and the result that comes back.")
+        Path,
+        typer.Option(help="Folder in which your steps run. It holds what is sent, and the result that comes back."),
     ] = Path("mooring"),
     anchor: Annotated[
         Path | None,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def describe_forecast(forecast: StudyForecast) -> Iterator[str | Table]:
-    """Yield the tables of a forecast, what is likely to come of each question, and what is assumed."""
+    """Yield the tables of a forecast, how useful each answer is likely to be, and what is assumed."""
     yield f"[bold]{escape(forecast.heading)}[/bold]"
     for title, rows in forecast.list_tables():
         yield make_table([[escape(cell) for cell in row] for row in rows], title=title, n_left=len(rows[0]))

@@ -63,5 +63,5 @@ def governance(
     console.show(
         {"drafts": written, "fingerprint": agreed.fingerprint},
         f"Wrote {escape(', '.join(written))}. "
-        f"{SIGNING_PAGE} is to print and sign. Complete the drafts where they say TO FILL IN, and check them.",
+        f"Print and sign {SIGNING_PAGE}. Complete the drafts where they say TO FILL IN, and check them.",
     )

@@ -78,7 +78,7 @@ def refuse_beside_a_study(options: Mapping[str, Any]) -> None:
 
 
 def points_of(inputs: AuditInputs, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
-    """Return the study's own point, then the requested points for comparison, with the study's noise by default."""
+    """Return the study's own point, then the points requested for comparison, by default with the study's noise."""
     from mooring.protocol.registry import exchange_of
 
     if (asked.anchor_noise_scales or asked.data_noise_scales) and not asked.methods:
@@ -118,7 +118,7 @@ class AuditInputs:
         return exchange_of(self.study).assessment.make_audit_maps(self.study).features
 
     def points_without_rows(self, epsilons: Sequence[float | None]) -> tuple[OperatingPoint, ...]:
-        """Return points that upload no rows, at each ε, for a plan; first the study's own, if it is one."""
+        """Return points that upload no rows, at each ε, for a plan; if the study's own point is one, it comes first."""
         if self.study is None:
             return tuple(SumPoint(epsilon) for epsilon in epsilons)
         from mooring.protocol.exchange_types import AuditRequest
@@ -164,9 +164,8 @@ def read_and_partition(path: Path, options: AuditOptions) -> AuditInputs:
     if options.attribute is not None:
         records, values, kind = hold_out(records, options.attribute)
     n_groups = 0 if records.groups is None else int(np.unique(records.groups).size)
-    participants = min(
-        options.participants, n_groups or options.participants
-    )  # of fewer groups, each is a participant: a natural split
+    # If there are fewer groups than participants, each group is a participant: a natural split.
+    participants = min(options.participants, n_groups or options.participants)
     parts = _partition(
         records, options, participants, public_share=_public_share(options, records), by_group=n_groups > 0
     )

@@ -37,8 +37,8 @@ def join(
         bool,
         typer.Option(
             "--revoke",
-            help="Destroy the combining keys of your older cards, such as one that went astray; those of studies in which "
-            "you have shared stay.",
+            help="Destroy the combining keys of your older cards, for instance because a card went astray. Keys of studies "
+            "in which you have shared stay.",
         ),
     ] = False,
     least_anchor_noise: Annotated[
@@ -65,8 +65,8 @@ def join(
         float | None,
         floor_option(
             min=0.0,
-            help="Refuse secure sums in which your contribution, opened by combiners who pool their keys, exceeds this "
-            "epsilon.",
+            help="Refuse secure sums in which your contribution would exceed this epsilon if combiners pooled their keys "
+            "and opened it.",
             show_default="1000",
         ),
     ] = None,

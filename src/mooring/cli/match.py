@@ -17,7 +17,7 @@ def match(
     mapping: execution.MappingPath = None,
     rename: Annotated[
         list[str] | None,
-        typer.Option(help='A column by another name, the study\'s first: "gender=sex"; repeatable.'),
+        typer.Option(help='A column\'s name in the study, and its name in your table: "gender=sex"; repeatable.'),
     ] = None,
     word: Annotated[
         list[str] | None,
@@ -51,10 +51,10 @@ def match(
 ) -> int:
     """Take the step 'match'.
 
-    For a column of the study that the table lacks, one with a similar name or similar words is suggested. Words such as F
-    and M are matched to the study's categories, and decimal commas and forms of dates are recognised. Options say what is
-    not recognised; they add to the mapping file. 'check', 'share' and 'predict' then read the table so. Exit code 3 means
-    that some cells do not fit the study yet.
+    If the table lacks a column of the study, its column with a similar name or similar words is suggested. Words such as F
+    and M are matched to the study's categories, and decimal commas and forms of dates are recognised. Options declare
+    what is not recognised, and are added to the mapping file. 'check', 'share' and 'predict' then read the table by this
+    mapping. Exit code 3 means that some cells do not fit the study yet.
 
     Example: mooring match patients.csv --study study.toml --rename gender=sex --missing-word -9 --other race=other
     """

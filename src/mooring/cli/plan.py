@@ -26,7 +26,7 @@ def plan(
         Path | None,
         typer.Argument(
             help="A table (.csv, .parquet) or images (a folder with one subfolder per class, .npz, IDX, .parquet). Without "
-            "it, --study is forecast from its declaration, the expected rows and its noise alone."
+            "it, the study that --study names is forecast from its declaration, the expected rows and its noise alone."
         ),
     ] = None,
     *,
@@ -122,7 +122,7 @@ def plan(
 def _forecast(
     options: AuditOptions, data: Path | None, expected_rows: int | None
 ) -> tuple[Study, StudyForecast | None]:
-    """Return the study, and its forecast from its declaration or, with a table, for rows like those of the table."""
+    """Return the study and its forecast, which is made from its declaration or, with a table, for rows like the table's."""
     from mooring.cli.execution import make_workspace, read_study
     from mooring.protocol.participant.steps import read_by_mapping
     from mooring.protocol.registry import exchange_of

@@ -39,8 +39,8 @@ def predict(
     threshold: Annotated[
         float | None,
         typer.Option(
-            help="Smallest probability at which the second of two classes is predicted. By default, the class "
-            "is predicted whose probability is largest in relation to its share of the training rows."
+            help="Smallest probability at which the second of two classes is predicted. By default, the prediction is the "
+            "class whose probability is largest in relation to its share of the training rows."
         ),
     ] = None,
     importance: Annotated[

@@ -22,10 +22,10 @@ def regress(
 ) -> int:
     """Print the coefficients of a regression of any column on any columns, with intervals that include the noise.
 
-    Main effects only: interactions, powers and splines need more than sums of pairs of columns, and are refused by name. A
-    category is compared with its first declared level. A number on a logarithmic scale is written log(x). A regression is
-    refused where the noise would leave nothing to say, and odds ratios also where their bias would exceed half a standard
-    error.
+    Only main effects are fitted: interactions, powers and splines need more than sums of pairs of columns, and an error
+    names them. A category is compared with its first declared level. A number on a logarithmic scale is written log(x). A
+    regression is refused where the noise would make its intervals meaningless, and odds ratios also where their bias would
+    exceed half a standard error.
 
     Example: mooring regress "pressure ~ age + sex + C(ward)"
 

@@ -78,7 +78,9 @@ def run(
     ] = None,
     members: Annotated[
         int,
-        typer.Option(min=0, help="Number of members besides you, as the analyst: you are asked once all have joined."),
+        typer.Option(
+            min=0, help="For the analyst: number of other members. You are asked about them once all have joined."
+        ),
     ] = 0,
     once: Annotated[bool, typer.Option("--once", help="Do what can be done now, and stop.")] = False,
     ignore: execution.IgnoreColumns = None,
@@ -97,8 +99,8 @@ def run(
     it with Ctrl-C and start it again at any time: nothing is done twice. All files at the place are signed, and files for
     one member are sealed, so that whoever keeps the place reads nothing confidential.
 
-    The analyst first drafts the study with 'mooring study init'. If your vault should refuse more than usual, run 'mooring
-    join' with its options first. 'mooring status' shows what is done and what comes next.
+    The analyst first drafts the study with 'mooring study init'. If your vault is to refuse more than by default, run
+    'mooring join' with its options first. 'mooring status' shows what is done and what comes next.
 
     Exit code 3 means that --once left a question open.
 
@@ -144,7 +146,7 @@ def _answer_steps(
     *,
     with_passphrase: bool,
 ) -> dict[str, dict[str, Any]]:
-    """Return the answers to the questions of steps; a vault with a passphrase is opened here."""
+    """Return the answers to the questions of steps that options give; a vault with a passphrase is opened here."""
     from mooring.cli.join import new_passphrase
     from mooring.protocol.storage.vault import has_vault
 
@@ -213,7 +215,7 @@ def describe_question(question: OpenQuestion, shown: Collection[object] = ()) ->
     width = max((len(heading) for heading, _ in (*facts, *question.fingerprints)), default=0) + 1
     yield ""
     if len(facts) < len(question.facts):
-        yield "  The study's terms and columns are those above ('mooring study show' prints them)."
+        yield "  The study's terms and columns are shown above ('mooring study show' prints them again)."
     for heading, words in facts:
         yield f"  {escape(heading + ':'):<{width}} {escape(words)}"
     if question.fingerprints:

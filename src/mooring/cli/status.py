@@ -22,7 +22,7 @@ def status(
 ) -> None:
     """Show what is done in a study, what comes next, and for whom it waits. Nothing is changed, fetched or sent.
 
-    With a place, it also shows which steps each member has done.
+    With a place, the command also shows which steps each member has done.
 
     Example: mooring status --place /mnt/ward
     """

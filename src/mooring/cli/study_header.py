@@ -27,7 +27,7 @@ def header(
         str, typer.Option(help="Column that names persons; by default one such as patient_id or mrn.")
     ] = "",
     row_per_person: Annotated[
-        bool, typer.Option("--row-per-person", help="Every row is a different person's.")
+        bool, typer.Option("--row-per-person", help="Every row belongs to a different person.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Write the header without asking.")] = False,
     output: Annotated[
@@ -36,9 +36,9 @@ def header(
 ) -> None:
     """Take the step 'header'.
 
-    The description is made from rows, so it is shown before it is written. Every end of a range, category and missing word
-    in it comes from at least five persons. It holds no count of rows, and no words that look like names, mail addresses or
-    identifiers.
+    The description is made from rows, so it is shown before it is written. Each end of a range, each category and each
+    missing word in it comes from at least five persons. It holds no count of rows, and no words that look like names, mail
+    addresses or identifiers.
 
     Example: mooring study header patients.csv --site north --person patient --category stage
     """
@@ -60,7 +60,7 @@ def header(
 
 
 def _show_before_writing(text: str, path: Path) -> None:
-    """Show a header, and go on only if the person agrees; without a terminal, nobody does."""
+    """Show a header, and raise an error unless a person agrees to write it; without a terminal, nobody can agree."""
     typer.echo(text, err=True)
     try:
         agrees = typer.confirm(f"Write this to {path}?", err=True)

@@ -22,7 +22,7 @@ def survival(
 ) -> int:
     """Print the survival curve of all rows or of groups, with numbers at risk, medians and the log-rank test.
 
-    Times and events are those that the study declares, in its intervals. The Kaplan-Meier estimate counts every time as the
+    The study declares the columns of times and events, and the intervals. The Kaplan-Meier estimate counts every time as the
     end of its interval. A curve ends where the number at risk cannot be distinguished from zero under the noise.
 
     Example: mooring survival --by arm

@@ -26,10 +26,10 @@ def synthesize(
     force: execution.Force = False,
     options: TotalOptions,
 ) -> None:
-    """Write synthetic rows whose columns and pairs of columns are about those of all participants' rows.
+    """Write synthetic rows whose columns, and pairs of columns, are distributed about as in all participants' rows.
 
-    They carry the guarantee of the total, which the file's metadata states, and hold nobody's row. They serve to try out
-    programs and figures: estimates and intervals come from describe, regress and survival, not from them.
+    Synthetic rows carry the guarantee of the total, which the file's metadata states, and none is anybody's row. They serve
+    to try out programs and figures. Take estimates and intervals from describe, regress and survival, not from these rows.
 
     Example: mooring synthesize --rows 1000 --output synthetic.parquet
     """

@@ -38,7 +38,7 @@ from mooring.report.frame import render_page
 from mooring.report.step_pages import StepPages
 from mooring.typing import Progress
 
-_MOST_FILES, _MOST_FIELDS = 200, 2000  # fields for each card that is enrolled, or column that is drafted
+_MOST_FILES, _MOST_FIELDS = 200, 2000  # a form has a field per card to enrol, or a few per column of a draft
 _SOON = 0.3  # seconds: a step that ends by then is shown at once
 
 
@@ -77,7 +77,10 @@ class Situation:
 
     @property
     def following(self) -> str:
-        """The step to take next: required steps first, and of these the ones that can be taken; empty if none is left."""
+        """Name of the step to take next; empty if none is left.
+
+        Required steps come before optional ones, and among these, steps that can be taken come before those that wait.
+        """
         left = [state for state in self.states if not state.is_done]
         # a participant does not take the designer's steps
         left = [state for state in left if not (self.who.role == "participant" and state.step.role == "designer")]
@@ -156,7 +159,10 @@ class DeskApplication:
             return Situation(problem=explain_error(problem))
 
     def open(self, request: Request) -> Response:
-        """Give the cookie to a browser whose token the session has checked; a redirect would not send the cookie."""
+        """Give the cookie to a browser whose token the session has checked.
+
+        The answer is a page that loads the desk, because browsers would not send the cookie if it were a redirect.
+        """
         page = '<!doctype html><title>mooring desk</title><p><a href="./">Open the desk</a></p>'
         return HTMLResponse(page, headers={"set-cookie": self.session.cookie, "refresh": "0; url=./"})
 
@@ -168,7 +174,7 @@ class DeskApplication:
         lacks_table = situation.who.role == "participant" and not workspace.list_files(TABLES)
         is_asking = bool(situation.left or situation.questions or guide.problem or lacks_table)
         # Where something is asked, what the desk does meanwhile is not shown: the page would reload and lose what is typed.
-        # A copy: a step that ends while the page is made must not leave a page that says it runs and never reloads.
+        # `job` is a copy. Without it, a page that is made while a step ends could say that the step runs, but not reload.
         step, last = None if is_asking else guide.step, self.jobs.last
         job = replace(shown) if (shown := last if last and last.is_running else step or last) else None
         view = View.of(request.query_params, has_place=self.guide.place is not None)
@@ -228,7 +234,8 @@ class DeskApplication:
             command = step.spell(answers, workspace) if step.command else ""
 
             def run(progress: Progress) -> Outcome:
-                # Not kept before the job has its turn: the guide, which acts on kept entries, could take the step, too.
+                # Entries are kept only once the job has its turn, since the guide acts on kept entries and could also take
+                # the step.
                 self.guide.keep_entries(step, entries)
                 return self._end_step(take(workspace, **answers, command=command, progress=progress))
 
@@ -338,10 +345,11 @@ class DeskApplication:
                 require_absent(path, force=bool(typed.get("replace")))
                 write_atomically(path, form.draft.text.encode(), mode=0o600, what="the draft")
                 lines = (
-                    f"Wrote {self.workspace.show(path)}. It holds nothing of a row but the [ranges] that it names, if any.",
+                    f"Wrote {self.workspace.show(path)}. It holds no value of a row, except in the ranges and words that "
+                    "[ranges] lists as taken from rows.",
                 )
                 hand_off = (
-                    "Everybody joins and sends its card to whoever enrols; send the draft to whoever asks for it.",
+                    "Everybody joins and sends a card to whoever enrols the members. Send the draft to whoever asks for it.",
                 )
                 self.jobs.show(Job("Draft the study", outcome=Outcome(None, {}, lines, hand_off)))
                 self.guide.go_on()
@@ -374,7 +382,7 @@ class DeskApplication:
 
 
 def _require_tick(tick: object) -> None:
-    """Refuse what cannot be undone unless a person has ticked that it was read."""
+    """Raise an error unless a person has ticked the box above a button whose effect cannot be undone."""
     if not tick:
         raise InputError("answer", problem="The box above the button is not ticked.", cure="Tick it once you are sure.")
 

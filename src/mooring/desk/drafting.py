@@ -32,7 +32,7 @@ from mooring.tables.files import open_table
 from mooring.tables.schema import Column
 
 SOURCES = (*TABLES, HEADER_SUFFIX)
-"""Endings of files whose columns a draft may have."""
+"""Endings of the files from which a draft can take its columns."""
 MOST_COLUMNS = 300
 """Maximum number of columns in a form; commands have no such limit."""
 KINDS = {
@@ -40,8 +40,8 @@ KINDS = {
     "category": "words",
     "date": "a day",
     "birth": "a date of birth, as an age",
-    "id": "names rows; stays at home",
-    "person": "names persons; stays at home",
+    "id": "names rows; is never uploaded",
+    "person": "names persons; is never uploaded",
     "classes": "predicted: classes",
     "outcome": "predicted: a number",
     "leave": "leave it out",
@@ -76,11 +76,11 @@ ENTRIES = (
         "questions", "What the total must answer", "model, tables, regression, survival; model if empty", split_words
     ),
     Entry("survival_time", "Column of times, for survival", "", str, is_rare=True),
-    Entry("survival_event", "Column that tells whether the event occurred", "", str, is_rare=True),
+    Entry("survival_event", "Column that says whether the event occurred", "", str, is_rare=True),
     Entry("survival_occurred", "The word for an event that occurred", "", str, is_rare=True),
     Entry(
         "survival_edges",
-        "Ends of the intervals of time",
+        "Boundaries of the time intervals",
         "0, 12, 24",
         lambda text: [*map(_number, split_words(text))],
         is_rare=True,
@@ -126,7 +126,7 @@ class DraftForm:
     entries: dict[str, str] = field(default_factory=dict)
     """What was typed for [mechanism]."""
     mistakes: dict[str, str] = field(default_factory=dict)
-    """What is wrong, by the name of the field; that of the whole form has an empty name."""
+    """What is wrong, by the name of the field. A mistake in the form as a whole has the empty name."""
     draft: Draft | None = None
 
     @property
@@ -137,7 +137,7 @@ class DraftForm:
 
     @property
     def uses_rare(self) -> bool:
-        """Whether something was typed into an entry that is folded away, or is wrong there."""
+        """Whether an entry that is folded away was filled in, or has a mistake."""
         names = [entry.name for entry in self.asked if entry.is_rare]
         return any(self.entries.get(name) or name in self.mistakes for name in names)
 
@@ -281,7 +281,7 @@ def start_form(workspace: Workspace, source: str, mechanism: str) -> DraftForm:
     get_exchange(mechanism)
     columns = _list_columns(workspace, source)
     if len(columns) > MOST_COLUMNS:
-        cure = "Use 'mooring study init', which has options for columns alike."
+        cure = "Use 'mooring study init', which has options for many columns at once."
         raise InputError("file", expected=f"at most {MOST_COLUMNS} columns", got=str(len(columns)), cure=cure)
     return DraftForm(source, mechanism, columns)
 

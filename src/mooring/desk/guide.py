@@ -225,14 +225,14 @@ class Guide:
             self._wake.clear()
 
     def _pass(self) -> bool:
-        """Run one pass of the driver, and return whether it did something; there is none before the member has joined."""
+        """Run one pass of the driver, and return whether it did something; before the member has joined, no pass is run."""
         workspace, place = self.workspace, self.place
         if place is None or workspace.is_locked or not (who := workspace.identify()).role:
             return False
         if not self._path.is_file():  # the place was chosen before there was a vault
             self._save()
         is_analyst = who.role == "analyst"
-        driver = self._driver  # a request may forget it meanwhile, for example when a no is taken back
+        driver = self._driver  # a request may reset it meanwhile, for example when a no is taken back
         if driver is None or driver.given.is_analyst != is_analyst:
             given = Given({}, is_analyst)
             driver = Driver(workspace, place, given, self._decide, self.events.append, self._show_progress)

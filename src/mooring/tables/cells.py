@@ -105,10 +105,10 @@ def cell_value(text: str | None) -> float:
         return MISSING_VALUE
     if is_number(word):
         number = float(word)
-        return number + 0.0 if math.isfinite(number) else MISSING_VALUE  # without negative zero, a different record
+        return number + 0.0 if math.isfinite(number) else MISSING_VALUE  # -0.0 and 0.0 must be the same record
     if _NOT_FINITE.fullmatch(word):
         return MISSING_VALUE
-    if len(word) > len("2026-01-31"):  # the same record from Parquet, a spreadsheet, and as text
+    if len(word) > len("2026-01-31"):  # a day must be the same from Parquet, from a spreadsheet and from text
         word = _MIDNIGHT.sub(r"\1", _UTC.sub(r"\1z", word))
     return float(int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest()) >> 12)
 
@@ -149,9 +149,9 @@ def as_plain(cells: Any) -> Any:
 def widen(narrow: npt.NDArray[np.float32]) -> Vector:
     """Convert numbers of 32 bits to those that their text states: to 0.1, for example, and not to 0.10000000149.
 
-    The text is the shortest decimal that rounds to the number. At most one decimal of up to six digits does; if none does,
-    longer decimals are tried, one digit at a time, and the nearest one is taken; of two equally near ones, it is the even
-    one.
+    The text is the shortest decimal that rounds to the number. At most one decimal of up to six digits rounds to it. If none
+    does, longer decimals are tried, with one digit more each time. Among decimals of the same length, the nearest is taken
+    and, if two are equally near, the even one.
     """
     with np.errstate(invalid="ignore"):
         wide = narrow.astype(np.float64)
@@ -160,7 +160,7 @@ def widen(narrow: npt.NDArray[np.float32]) -> Vector:
             k = max(0, 5 - math.floor(math.log10(largest)))
             decimals = np.round(wide, k)
             left = np.flatnonzero(decimals.astype(np.float32) != narrow)
-        else:  # up to 8 decimals, rounding is exact; these need text
+        else:  # such numbers are too large for exact rounding to 8 decimals, and are converted through text
             k, decimals, left = 8, wide, np.arange(wide.size)
         while left.size and k < 8:
             k += 1

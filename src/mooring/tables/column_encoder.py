@@ -83,9 +83,9 @@ def spread_categories(schema: Schema, coded: Matrix) -> Matrix:
 
 
 def decode_cells(column: Column, cells: Matrix) -> list[str]:
-    """Return words for cells of a column, as `spread_categories` returns them or as an attack rebuilds them.
+    """Return words for the encoded cells of a column, which `spread_categories` returned or an attack rebuilt.
 
-    Each is the nearest value that the column can have, with numbers rounded to a hundredth of their range.
+    Each word is the nearest value that the column can have, with numbers rounded to a hundredth of their range.
     """
     k = len(column.categories)
     missing = cells[:, -1] > 0.5 if column.missing == "indicate" else np.zeros(len(cells), dtype=bool)
@@ -127,7 +127,7 @@ def encode_plain(schema: Schema, cells: Mapping[str, Any], rows: Matrix, values:
             chunks = [chunk.to_numpy() for chunk in cells[column.name].chunks]
             wide = [widen(chunk) if chunk.dtype == np.float32 else chunk for chunk in chunks]
             np.concatenate(wide, out=numbers[:, k])
-        numbers += 0.0  # without negative zero, which would be a different record
+        numbers += 0.0  # turns -0.0 into 0.0, since they must be the same record
         low, high, centre, spread = np.array([(c.low, c.high, c.centre, c.spread) for c in columns]).T
         if (numbers.min(axis=0) >= low).all() and (numbers.max(axis=0) <= high).all():
             np.subtract(numbers, centre, out=scaled)
@@ -140,7 +140,7 @@ def _encode_number(
     column: Column, cells: Any, missing_words: frozenset[str], rows: Matrix, values: Vector
 ) -> list[InvalidCells]:
     numbers, invalid = _read_numbers(column, cells, missing_words, values)
-    numbers = numbers + 0.0  # without negative zero, which would be a different record
+    numbers = numbers + 0.0  # turns -0.0 into 0.0, since they must be the same record
     for number in () if column.is_date else missing_numbers(missing_words):
         numbers[numbers == number] = np.nan
     low, high = column.low, column.high
@@ -168,11 +168,11 @@ def _encode_number(
 def _read_numbers(
     column: Column, cells: Any, missing_words: frozenset[str], values: Vector
 ) -> tuple[Vector, list[InvalidCells]]:
-    """Return the numbers of cells, NaN where missing, and the cells that have none; write to `values`."""
+    """Return the numbers of cells, NaN where missing, and the cells that are not numbers; write to `values`."""
     cells = as_plain(cells)
     if pa.types.is_floating(cells.type) or pa.types.is_integer(cells.type):
         numbers = cells.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
-        np.add(numbers, 0.0, out=values)  # without negative zero, which would be a different record
+        np.add(numbers, 0.0, out=values)  # turns -0.0 into 0.0, since they must be the same record
         values[~np.isfinite(values)] = MISSING_VALUE  # as `cell_value` has them
         present = np.flatnonzero(~np.isnan(numbers)) if column.is_date else np.zeros(0, np.int64)
         return numbers, [InvalidCells(ProblemKind.NOT_A_DATE, present)] if present.size else []
@@ -189,7 +189,7 @@ def _read_numbers(
 def _numbers_of_words(
     column: Column, text: Any, missing_words: frozenset[str]
 ) -> tuple[Vector, list[tuple[ProblemKind, Mask]]]:
-    """Return the number of each word, NaN where it stands for a missing value or is wrong; and which are wrong, by kind."""
+    """Return the number of each word, NaN where it is wrong or missing, and a mask of the wrong words of each kind."""
     text = pc.utf8_trim_whitespace(text)
     absent = pa.array(sorted(missing_words), text.type)
     stands_for_missing = pc.is_in(text, absent)
@@ -242,8 +242,8 @@ def _encode_category(
 def _code_reader(categories: tuple[str, ...], missing_words: frozenset[str]) -> Callable[[str | None], int]:
     """Return a function from a word to its position among the categories, or to a negative code if it is none of them.
 
-    Files write one category in several forms, such as "1", "1.0" and "True". What is declared takes precedence over what
-    is usual, so a category may be called "NA".
+    Files write one category in several forms, such as "1", "1.0" and "True". Declared words take precedence over the usual
+    meaning of a word, so a category may be called "NA".
     """
     exact = {word.strip(): k for k, word in reversed(list(enumerate(categories)))}
     truths = {word.lower(): k for word, k in exact.items() if word.lower() in ("true", "false")}

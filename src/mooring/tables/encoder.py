@@ -1,9 +1,10 @@
 """Rows of a table as rows of numbers, by its schema.
 
 Every participant of a study encodes its rows in the same form without seeing those of the others: the declared range of a
-number becomes −1 … 1, and each category of a categorical column becomes a feature of zeros and ones. Cells that do not fit
-are refused by row and column. No message quotes a cell, but for public words such as 99 or 'true', which often stand for
-something else (see `mooring.tables.problems`). Audits use an inferred schema, by which numbers are standardised.
+number becomes −1 … 1, and each category of a categorical column becomes a feature of zeros and ones. The error for a cell
+that does not fit names its row and column. No message quotes a cell, except for public words such as 99 or 'true', which
+often stand for something else (see `mooring.tables.problems`). Audits use an inferred schema, by which numbers are
+standardised.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class EncodedRows:
     """Shape (n,): indices of the classes, or numbers in the units of the table."""
     values: npt.NDArray[np.float64]
     """Shape (n, n_columns), or (n, n_columns + 1) with the label last if it was read: one number per cell, for fingerprints
-    of records. It depends on the cell alone (`cell_value`), not on anything that a study declares."""
+    of records. Each number depends on its cell alone (`cell_value`), not on anything that a study declares."""
     first_row: int
     """Number in the table of the first row of the batch, before rows are left out. It is counted from 1, without the header
     and without lines that have a wrong number of fields."""
@@ -85,7 +86,7 @@ class RowsLeftOut:
     problems: tuple[Problem, ...] = ()
     """What does not fit, in these rows and in cells that were adapted."""
     ids: dict[int, dict[str, str]] = field(default_factory=dict)
-    """The ids of these rows by column, by the number of the row, where the line has the right number of fields."""
+    """The ids of these rows, by row number and then by column. Lines with a wrong number of fields have none."""
 
 
 def encoded_batches(
@@ -193,7 +194,7 @@ class TableFit(Record):
 
     @property
     def has_columns(self) -> bool:
-        """Whether the table has the declared columns and no others; cells may not fit, and there may be no rows."""
+        """Whether the table has the declared columns and no others, even if cells do not fit or there are no rows."""
         whole = (ProblemKind.ABSENT_COLUMN, ProblemKind.UNKNOWN_COLUMN, ProblemKind.UNREADABLE)
         is_read = not self.stopped or self.stopped == str(no_rows())
         return is_read and not any(problem.kind in whole for problem in self.problems)
@@ -317,7 +318,7 @@ def _scan_leniently(
     *,
     keep: bool,
 ) -> Iterator[EncodedRows]:
-    """Encode batch after batch without the rows that cannot be used; rows without a label can if `keep` is true."""
+    """Yield encoded batches without the rows that cannot be used; `keep` says whether rows without a label can be used."""
     strict, is_adapted = reading, unfit == "adapt"
     if is_adapted:
         columns = tuple(
@@ -365,11 +366,11 @@ def _adapt(
     fill: bool,
     keep: bool,
 ) -> tuple[npt.NDArray[np.bool_], EncodedRows | None]:
-    """Return which rows of a batch can be used, and these encoded; None if there are none.
+    """Return a mask of the rows of a batch that can be used, and these rows encoded; None if there are none.
 
     With `fill`, invalid cells are filled as missing values; otherwise their rows cannot be used. Rows without a label can be
-    used only if `keep` is true, and rows without a person never. All rows that can be used are encoded once more. If some
-    of them lack a label, labels are read from the others alone.
+    used only if `keep` is true, and rows without a person can never be used. All rows that can be used are encoded once
+    more. If some of them lack a label, labels are read from the others alone.
     """
     n, columns = batch.num_rows, reading.schema.columns
     usable = np.ones(n, dtype=np.bool_) if encoded.persons is None else encoded.persons != MISSING_VALUE
@@ -406,7 +407,7 @@ def _adapt(
 
 
 def _read(reading: _Reading, log: ProblemLog, rows_at_once: int, progress: Progress | None) -> Iterator[Any]:
-    """The columns of a table to be encoded, batch after batch."""
+    """Return an iterator over batches of the columns to encode."""
     return table_batches(
         reading.table,
         list(dict.fromkeys([*(column.name for column in reading.columns), *reading.ids])),
@@ -462,7 +463,7 @@ def read_encoded(
 
 
 def join_rows(parts: Sequence[EncodedRows]) -> EncodedRows:
-    """Return several batches as one, without `ids` and `labelled`: all rows must have a label, or none may."""
+    """Return several batches as one, without `ids` and `labelled`. Either all rows have a label, or none has."""
     labels: list[Any] = [part.labels for part in parts if part.labels is not None]
     persons = [part.persons for part in parts if part.persons is not None]
     return EncodedRows(
@@ -489,7 +490,7 @@ def encode_table(schema: Schema, table: Any) -> Matrix:
 def _encode(
     schema: Schema, table: Any, label: Column | None, first_row: int
 ) -> tuple[EncodedRows, list[tuple[int, InvalidCells]]]:
-    """Return the coded rows, and the invalid cells with the index of their column; if any, do not use the rows."""
+    """Return the coded rows, and the invalid cells with the index of their column; if there are any, rows are unusable."""
     columns = (*schema.columns, *([label] if label is not None else []))
     n = table.num_rows
     rows = np.empty((n, sum(map(coded_width, schema.columns))), order="F")

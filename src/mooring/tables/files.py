@@ -1,4 +1,4 @@
-"""Opening of tables: the header of a file or the columns of a data frame; and errors for those that cannot be read.
+"""Opening of tables: reads the header of a file, or the columns of a data frame, and says why a table cannot be read.
 
 The messages of the parsers quote the file, so none of them is passed on, and neither is the name of the file.
 """
@@ -34,14 +34,10 @@ PARQUET_SUFFIXES = (".parquet", ".pq")
 CHECK_PLACE = "Check the spelling and the folder you are in."
 _LONGEST_HEADER = 2**22
 _NOT_IN_ARROW = (pa.ArrowException, ArithmeticError, NotImplementedError, TypeError, ValueError)  # messages quote cells
-_ROWS, _ROWS_A_BYTE = (
-    2**20,
-    32,
-)  # most rows of a Parquet file: the first or, if that is more, the second times its bytes
-_GROUP_BYTES, _GROWTH = (
-    2**28,
-    1000,
-)  # most bytes of a row group: the first or, if that is more, the second times the file's
+# A Parquet file may have `_ROWS` rows or, if that is more, `_ROWS_A_BYTE` rows for each of its bytes. A row group may have
+# `_GROUP_BYTES` bytes or, if that is more, `_GROWTH` times the bytes of the file.
+_ROWS, _ROWS_A_BYTE = 2**20, 32
+_GROUP_BYTES, _GROWTH = 2**28, 1000
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,7 @@ class OpenTable:
     path: Path | None
     """None for a data frame."""
     names: tuple[str, ...]
-    """Names of the columns; all different, except in a text file whose form nobody agreed on."""
+    """Names of the columns. They are all different, except in a text file that was opened with `agreed=False`."""
     separator: str = ""
     """Separator of a text file; empty for other tables."""
     schema: Any = None
@@ -154,12 +150,12 @@ def _read_series(series: Any) -> Any:
     if all(cell is None or isinstance(cell, str | Real | np.bool_ | Decimal | date) for cell in cells):
         with suppress(*_NOT_IN_ARROW):
             return pa.array([as_text(cell) for cell in cells], pa.string())
-    kind = pa.opaque(pa.null(), str(series.to_native().dtype), "data frame")  # no error yet: nobody may need the column
+    kind = pa.opaque(pa.null(), str(series.to_native().dtype), "data frame")  # no error yet: it may not be needed
     return pa.ExtensionArray.from_storage(kind, pa.nulls(len(cells)))
 
 
 def _mixes_times(series: Any) -> bool:
-    """Whether a column mixes time zones, or times and days. Arrow would convert all to one, which may change the day."""
+    """Whether a column mixes time zones, or times and days. Arrow would convert all to one, and could change the day."""
     if str(series.dtype) != "Object":
         return False
     return len({str(getattr(cell, "tzinfo", "day")) for cell in series.drop_nulls().to_list()}) > 1
@@ -183,7 +179,7 @@ def is_parquet(path: Path) -> bool:
 
 
 def is_gzip(path: Path) -> bool:
-    """Whether the name of a file is that of a compressed file."""
+    """Whether the name of a file is that of a file compressed with gzip."""
     return path.suffix.lower() == ".gz"
 
 
@@ -192,7 +188,7 @@ def _require_plausible_sizes(metadata: Any, n_bytes: int) -> None:
     groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
     if metadata.num_rows > max(_ROWS, _ROWS_A_BYTE * n_bytes) or metadata.num_rows != sum(g.num_rows for g in groups):
         raise not_a_table("a Parquet file that states more rows than its parts or its size can hold")
-    # Sizes of whole groups only: pyarrow ends the process when it is asked for an encrypted part of a column.
+    # Only sizes of whole groups are read: pyarrow ends the process when it is asked for an encrypted part of a column.
     if any(group.total_byte_size > max(_GROUP_BYTES, _GROWTH * n_bytes) for group in groups):
         raise not_a_table("a Parquet file that grows too much when it is read")
 

@@ -118,9 +118,10 @@ class InferredColumn:
 
     @cached_property
     def missing_words(self) -> tuple[str, ...]:
-        """Numbers that probably stand for a missing value: negative where no others are, or far from all others.
+        """Sentinels that probably stand for a missing value.
 
-        Zero is none of them: many tables have many zeros.
+        They are frequent, and are far from all other numbers, or negative where hardly any other number is. Zero is never
+        among them, because many tables have many zeros.
         """
         if self.kind == "category" and not all(map(is_number, self.word_counts)):
             return ()
@@ -138,12 +139,12 @@ class InferredColumn:
 
     @cached_property
     def present_numbers(self) -> Vector:
-        """The numbers less those that probably stand for a missing value."""
+        """The numbers, without those that probably stand for a missing value."""
         return self.numbers[~np.isin(self.numbers, [float(word) for word in self.missing_words])]
 
     @cached_property
     def frequent_words(self) -> tuple[str, ...]:
-        """Words of a category that enough rows have, less those that probably stand for a missing value."""
+        """Words of a category that enough rows have, without those that probably stand for a missing value."""
         frequent = (word for word, count in self.word_counts.items() if count >= FEWEST_ROWS)
         return tuple(word for word in frequent if word not in self.missing_words)
 
@@ -166,8 +167,8 @@ def infer_column(
     """Read a pyarrow column as numbers or as words.
 
     `missing` are words that stand for a missing value, besides the usual ones. With `is_text`, the column comes from a file
-    of plain text: words that all read as numbers are numbers, and words that all read as dates or truths are those. With
-    `as_category`, numbers are names of categories.
+    of plain text, and holds numbers, dates or truth values if all its words can be read as such. With `as_category`, numbers
+    are names of categories.
     """
     if pa.types.is_dictionary(cells.type):
         as_category = as_category or not is_text
@@ -222,7 +223,7 @@ def find_ends(numbers: Vector) -> tuple[float, float]:
 def widen_range(low: float, high: float, *, n_steps: int) -> tuple[float, float]:
     """Round both ends outward to a multiple of the largest power of ten up to `high - low`, and move them `n_steps` further.
 
-    The lower end does not move on to zero: where zero often stands for a missing value, it should not fit.
+    A positive lower end does not move as far as zero: zero often stands for a missing value, and should then lie outside.
 
     Examples
     --------
@@ -237,10 +238,11 @@ def widen_range(low: float, high: float, *, n_steps: int) -> tuple[float, float]
 
 
 def choose_encoding(column: InferredColumn) -> tuple[Column | None, str]:
-    """Return the encoding of a column in an audit, None if it is left out, and why it or a part of it is left out.
+    """Return the encoding of a column in an audit, and a note that says what is left out and why.
 
-    Numbers are standardised, missing ones are filled with the median, and where more than 1 % are missing a further
-    feature marks them. Each word of a category becomes a feature, "missing" being one of them.
+    The encoding is None if the whole column is left out; the note is empty if nothing is. Numbers are standardised, and
+    missing ones become the median; where more than 1 % are missing, a further feature marks them. Each word of a category
+    becomes a feature and, if cells are missing, so does the word "missing".
     """
     name, values = column.name, column.values
     if column.unusable:
@@ -271,8 +273,8 @@ def choose_encoding(column: InferredColumn) -> tuple[Column | None, str]:
 def fit_scale(schema: Schema, columns: Any) -> Schema:
     """Return the inferred schema with its numbers standardised and filled by these rows.
 
-    `schema` and `columns` are those of an `InferredTable`. A constant column is centred only. A column that is missing
-    throughout becomes 0 for all rows, as nothing is known about its scale.
+    `schema` and `columns` are those of an `InferredTable`. A constant column is centred only. A column without any value in
+    these rows becomes 0 for all rows, because nothing is known about its scale.
     """
     fitted = []
     for column in schema.columns:
@@ -285,7 +287,10 @@ def fit_scale(schema: Schema, columns: Any) -> Schema:
 
 
 def _standard_scale(values: Any) -> tuple[float, float, float]:
-    """Return the median, and the mean and standard deviation after filling gaps with it; mere rounding counts as 0."""
+    """Return the median, and the mean and standard deviation once gaps are filled with the median.
+
+    A standard deviation that may come from rounding alone is 0.
+    """
     numbers = values.to_numpy(zero_copy_only=False)
     median = float(np.median(numbers[~np.isnan(numbers)]))
     filled = np.where(np.isnan(numbers), median, numbers)
@@ -332,8 +337,8 @@ def read_keys(
 ) -> RowKeys:
     """Read labels and groups, and drop the rows without them, as well as the rows that `keep` leaves out.
 
-    Words are classes, and so are whole numbers of which at most `max_integer_classes` differ; other numbers are numbers.
-    Groups are always classes.
+    Labels that are words are classes, and so are whole numbers with at most `max_integer_classes` distinct values; all other
+    labels are numbers to predict. Groups are always classes.
     """
     notes = []
     for what, noun, column in (("label", "label", label), ("group_by", "group", group)):

@@ -35,14 +35,14 @@ _CURE = "Correct the mapping."
 
 @dataclass(frozen=True)
 class ColumnMapping(Record):
-    """How one column of a study is read from a site's table. A rule that is left out is that of the whole table."""
+    """How one column of a study is read from a site's table. Where a rule is left out, that of the whole table applies."""
 
     source: str = ""
-    """Name of the column in the table; empty if it is that of the study."""
+    """Name of the column in the table; empty if the study uses the same name."""
     decimal: str = ""
-    """Decimal mark of its numbers: a point or a comma."""
+    """Decimal mark of the column's numbers: a point or a comma."""
     date_format: str = ""
-    """Form of its dates, such as "%d.%m.%Y"."""
+    """Form of the column's dates, such as "%d.%m.%Y"."""
     missing_words: tuple[str, ...] = ()
     """Words that stand for a missing value in this column, besides those of the whole table."""
     words: dict[str, str] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class TableMapping(Record):
     encoding: str = ""
     """Encoding of a text file, such as "windows-1252"; empty for UTF-8."""
     separator: str = ""
-    """Separator of a text file; empty if it is what the first line suggests."""
+    """Separator of a text file; empty for the one that the first line suggests."""
     decimal: str = "."
     date_format: str = ""
     missing_words: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ class TableMapping(Record):
                 )
             if unknown:
                 problem = f"The mapping translates words of the column {name!r}, which is not a category."
-                cure = "Remove the column's words and its word for others from the mapping."
+                cure = "Remove this column's entries 'words' and 'other' from the mapping."
                 raise InputError(f"words of column {name!r}", problem=problem, cure=cure)
             if rule.other:
                 columns[name] = replace(rule, words={word: word for word in categories[name]} | rule.words)
@@ -113,13 +113,13 @@ class TableMapping(Record):
 
     @property
     def sources(self) -> dict[str, str]:
-        """The name in the table of each column that the study names differently, by its name in the study."""
+        """For each column that the study names differently, by its name in the study, its name in the table."""
         return {name: rule.source for name, rule in self.columns.items() if rule.source and rule.source != name}
 
     def rename(self, names: Sequence[str]) -> dict[str, str]:
-        """Return the study's name of each column of a table, without those that are left out.
+        """Return the study's name of each column of a table, without the columns to leave out.
 
-        A table may lack a column that the mapping renames, such as that of labels which are not known yet.
+        A table may lack a column that the mapping renames, such as the column of labels that are not known yet.
         """
         sources, ignored = self.sources, frozenset(self.ignore)
         kept = [name for name in names if name not in ignored]
@@ -146,7 +146,7 @@ class TableMapping(Record):
         return lines
 
     def changes(self, name: str) -> bool:
-        """Whether cells of a column of the study may differ from those of the table."""
+        """Whether the mapping may change cells of a column, which is named as in the study."""
         rule = self.columns.get(name, ColumnMapping())
         rules = (self.missing_words, rule.missing_words, rule.words, rule.other, rule.date_format, self.date_format)
         return any(rules) or (rule.decimal or self.decimal) == ","
@@ -154,10 +154,10 @@ class TableMapping(Record):
     def convert(self, name: str, cells: Any, *, translate: bool = True) -> Any:
         """Return the cells of a column, a pyarrow column, as the study writes them.
 
-        Cells that no rule fits, and cells that are not UTF-8, stay as they are, for the encoder to judge. What becomes of a
-        cell does not depend on other rows. Without `translate`, numbers and dates are rewritten and words stay those of the
-        table. Fingerprints of records are made of these cells, so that a row is recognised again in a study that
-        declares other words.
+        Cells that no rule fits, and cells that are not UTF-8, stay as they are, for the encoder to judge. The result for a
+        cell does not depend on other rows. If `translate` is false, numbers and dates are rewritten, but words stay as the
+        table has them. Fingerprints of records are computed from these untranslated cells, so that a row is recognised in
+        another study that declares different words.
         """
         distinct = distinct_words(cells)
         convert_word = self._word_converter(name) if translate else self._form_converter(name)
@@ -222,7 +222,7 @@ def read_mapping(path: Path) -> TableMapping:
     except RefusedError as problem:
         raise InputError(what, expected="a small file", got=problem.reason, cure=_CURE) from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
-        raise InputError(what, expected="TOML in UTF-8", got="a file that is not", cure=_CURE) from None
+        raise InputError(what, expected="TOML in UTF-8", got="a file that cannot be read as such", cure=_CURE) from None
     return read_entries(TableMapping, plain, what=what, cure=_CURE)
 
 
@@ -297,7 +297,7 @@ def _require_one_of(what: str, mark: str, choices: Sequence[str]) -> None:
 
 
 def _require_date_format(where: str, text: str) -> None:
-    """Refuse a form of dates that does not give back the day that it writes."""
+    """Refuse a form of dates in which a day that is written cannot be read back."""
     if not text:
         return
     try:
@@ -310,7 +310,7 @@ def _require_date_format(where: str, text: str) -> None:
 
 
 def read_date(word: str, date_format: str) -> date | None:
-    """Return the day that a word states in a form of dates; None if it does not."""
+    """Return the day that a word states in a form of dates; None if the word does not have this form."""
     try:
         return datetime.strptime(word, date_format).date()
     except (ValueError, re.error):

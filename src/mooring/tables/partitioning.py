@@ -88,9 +88,11 @@ class Partition:
         rng : numpy.random.Generator
             Chooses the test rows if none are given.
         test, test_labels : sequences of arrays, optional
-            Test rows of each participant. Without them, every participant's rows are split, class by class.
+            Test rows of each participant, and their labels. Without them, every participant's rows are split, class by
+            class.
         test_share : float, default 0.25
-            Share of a participant's rows to test on, if none are given; at least one row, unless it is zero.
+            Share of a participant's rows to test on, if no test rows are given. Unless the share is zero, at least one row
+            is a test row.
         public : array of shape (n, n_features), optional
             Rows that belong to no participant.
         names : sequence of str, optional
@@ -153,7 +155,7 @@ class Partition:
     ) -> tuple[Partition, Partition]:
         """Return two partitions with half of every participant's rows each, class by class; both have the public rows.
 
-        With `groups`, the person of each record, all rows of one person go to the same half.
+        If `groups` holds the person of each record, all rows of one person go to the same half.
         """
         require_generator(rng)
         parts, p = (*self.train_indices, *self.test_indices), self.n_participants
@@ -169,14 +171,14 @@ class Partition:
         _require(
             fewest >= _FEWEST_HALVED,
             "a participant's rows to train on",
-            expected=f"at least {2 * _FEWEST_HALVED}{'' if groups is None else ', of several persons'}, to halve them",
+            expected=f"at least {2 * _FEWEST_HALVED}{'' if groups is None else ' of several persons'}, enough to halve",
             got=f"{fewest} in one half",
-            cure="Give it more rows, or leave it out; 'mooring audit' takes any number.",
+            cure="Give this participant more rows, or leave it out. 'mooring audit' takes any number of rows.",
         )
         return self._take(first_half), self._take([~mask for mask in first_half])
 
     def _take(self, masks: Sequence[npt.NDArray[np.bool_]]) -> Partition:
-        """Return the partition with these rows only, by one mask per training matrix, then one per test matrix."""
+        """Return the partition with some rows only; `masks` has one per training matrix, then one per test matrix."""
         p, taken = self.n_participants, dict[str, Any]()
         for side, side_masks in (("train", masks[:p]), ("test", masks[p:])):
             for name in (side, f"{side}_labels", f"{side}_indices"):
@@ -204,7 +206,7 @@ def partition(
     n_participants : int
         Number of participants.
     rng : numpy.random.Generator
-        Chooses the rows of each.
+        Chooses the rows of each participant.
     rows_each : int, optional
         Largest number of training rows per participant, chosen class by class; no participant receives the rest.
     test_share : float, default 0.25
@@ -216,12 +218,13 @@ def partition(
 
     Notes
     -----
-    Test rows are taken out first, then public rows, and the rest is split. Where labels are classes, it is split class by
-    class, so that the participants' class counts differ by one row at most.
+    Test rows are taken out first, then public rows, and the rest is split. Where labels are classes, all rows are split
+    class by class, so that the participants' class counts differ by one row at most.
 
-    By group, as many groups as participants make a natural split: one group each, in the order of `group_names`, and
-    public rows come from all of them. Otherwise the public rows are whole groups, and the other groups go, the largest
-    first, each to the participant with the fewest rows. Each participant's own rows are then split for testing.
+    With `by_group`, if there are as many groups as participants, each participant gets one group, in the order of
+    `group_names`, and public rows come from all groups. Otherwise the public rows are whole groups, and the other groups are
+    assigned in order of size, the largest first, each to the participant that has the fewest rows so far. Each participant's
+    rows are then split into training and test rows.
 
     Examples
     --------
@@ -271,7 +274,7 @@ def partition(
 def _split_each(
     owned: Sequence[Indices], strata: Indices, test_share: float, rng: np.random.Generator
 ) -> tuple[tuple[Indices, ...], tuple[Indices, ...]]:
-    """Split every participant's rows, at least one to train on and, unless the share is zero, one to test on."""
+    """Return each participant's rows to train on, at least one, and to test on, at least one unless the share is zero."""
     train, test = [], []
     needed = 2 if test_share > 0 else 1
     for k, rows in enumerate(owned):
@@ -280,7 +283,7 @@ def _split_each(
             f"the rows of participant {k + 1}",
             expected=f"at least {needed}",
             got=str(rows.size),
-            cure="Give it more rows, lower public_share, or leave it out.",
+            cure="Give this participant more rows, leave it out, or lower public_share.",
         )
         n_test = min(max(share_of(test_share, rows.size), 1), rows.size - 1) if test_share > 0 else 0
         out, rest = split_stratified(rows, strata, n_test, rng=rng)
@@ -335,7 +338,7 @@ def _check_request(
     records: Records, n_participants: int, rows_each: int | None, test_share: float, public_share: float
 ) -> None:
     for what, count, cure in (
-        ("n_participants", n_participants, "2 make a collaboration."),
+        ("n_participants", n_participants, "A collaboration has 2 or more."),
         ("rows_each", rows_each, "Leave it out to use all rows."),
     ):
         _require(count is None or count >= 1, what, expected="at least 1", got=str(count), cure=cure)

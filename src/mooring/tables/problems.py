@@ -65,7 +65,8 @@ class ProblemKind(StrEnum):
     SENTINEL = (
         "sentinel",
         "{value}, which often stands for a missing value",
-        'If it does here, declare missing_words = ["{value}"] for the column, or leave cells empty; else correct the range.',
+        'If it does here, declare missing_words = ["{value}"] for the column, or leave cells empty; '
+        "if not, correct the range.",
     )
     FAR_OUTSIDE = (
         "far-outside",
@@ -119,9 +120,9 @@ class InvalidCells:
 
 
 def classify_text(words: Any, wrong: Mask, *, as_dates: bool = False) -> list[tuple[ProblemKind, Mask]]:
-    """Sort words that should have been numbers, or dates, by what they look like instead.
+    """Return a mask for each kind of words that should have been numbers, or dates, by what they look like instead.
 
-    `words` are a pyarrow array of trimmed text, and `wrong` marks those to sort. Returns a mask for each kind.
+    `words` are a pyarrow array of trimmed text, and `wrong` marks those to classify.
     """
     masks, left = [], wrong
     for kind, pattern in _DATE_KINDS if as_dates else _TEXT_KINDS:
@@ -134,9 +135,9 @@ def classify_text(words: Any, wrong: Mask, *, as_dates: bool = False) -> list[tu
 def find_invalid_numbers(
     column: Column, numbers: npt.NDArray[np.float64], missing: Mask, known: Sequence[InvalidCells]
 ) -> list[InvalidCells]:
-    """Return the cells of a column of numbers that its declaration forbids, except the `known` ones, which are no numbers.
+    """Return the cells that the declaration of a column of numbers forbids.
 
-    `missing` marks where `numbers` is NaN.
+    Cells in `known` are left out, because they are already known not to be numbers. `missing` marks where `numbers` is NaN.
     """
     low, high, masks = column.low, column.high, list[tuple[ProblemKind, Mask, str]]()
     if column.missing == "refuse":
@@ -182,7 +183,7 @@ class Problem(Record):
 
     @property
     def what(self) -> str:
-        """The first place that the problem occurs at."""
+        """The place where the problem occurs first."""
         if self.kind in (ProblemKind.ABSENT_COLUMN, ProblemKind.UNKNOWN_COLUMN):
             return "data file"
         row = f"row {self.first_rows[0]}" if self.first_rows else ""
@@ -231,7 +232,7 @@ class RaggedLines:
 
     @property
     def problem(self) -> Problem:
-        """The problem that these lines make up."""
+        """These lines as one problem of the table."""
         expected, got = f"of {self.n_expected} columns, as the first line is", f"{self.n_fields} columns"
         cure = "Check for stray separators and quotes; where commas separate columns, a decimal comma splits a cell."
         cure += " The table was not read further." if self.are_too_many else ""
@@ -248,7 +249,7 @@ class _Tally:
 class ProblemLog:
     """Collects what does not fit, batch after batch, in memory that grows with columns and not with rows.
 
-    `label` is the one of the columns that is the label, if any.
+    `label` is the column, among `columns`, that is the label; None if there is none.
     """
 
     def __init__(self, columns: Sequence[Column], label: Column | None = None) -> None:

@@ -154,7 +154,8 @@ class Records:
 def hold_out(records: Records, column: str) -> tuple[Records, npt.NDArray[Any], Literal["category", "number"]]:
     """Return the records without a column, the values of that column, and whether they are categories or numbers.
 
-    The column is one of the file, or an attribute of images. A feature that marks its missing cells stays.
+    The column is a column of the file, or an attribute of images. If a feature marks the column's missing cells, that
+    feature stays.
 
     Examples
     --------
@@ -192,7 +193,7 @@ def hold_out(records: Records, column: str) -> tuple[Records, npt.NDArray[Any], 
 
 
 def _without(columns: tuple[Column, ...], name: str) -> tuple[Column, ...]:
-    """Return the columns without one of them. If a feature marks where it is missing, that feature stays."""
+    """Return the columns without the one of this name. If a feature marks its missing cells, that feature stays."""
     left = (
         replace(column, kind="category", categories=(), inferred=True) if column.name == name else column
         for column in columns
@@ -208,9 +209,9 @@ def label_kind_of(labels: Labels | None) -> LabelKind:
 
 
 def as_rows(what: str, rows: npt.ArrayLike, *, may_be_empty: bool = False) -> Matrix:
-    """Return a finite float64 matrix with at least one column and, unless it `may_be_empty`, one row, or refuse it.
+    """Return rows as a finite float64 matrix, or raise an `InputError`, in which `what` names the argument.
 
-    `what` is the name of the argument in the error.
+    The matrix must have at least one column and, unless `may_be_empty` is true, at least one row.
     """
     try:
         matrix = np.asarray(rows, dtype=np.float64)
@@ -228,9 +229,9 @@ def as_rows(what: str, rows: npt.ArrayLike, *, may_be_empty: bool = False) -> Ma
 
 
 def as_labels(what: str, labels: npt.ArrayLike, *, n_rows: int) -> Labels:
-    """Return int64 classes or float64 numbers, one per row, or refuse them by the name `what`.
+    """Return labels as int64 classes or float64 numbers, or raise an `InputError`, in which `what` names the argument.
 
-    Integers and booleans are classes, floats are numbers to predict.
+    Integers and booleans are classes, floats are numbers to predict. There must be one label per row.
     """
     values = np.asarray(labels)
     _require_length(what, values, n_rows)

@@ -25,7 +25,7 @@ class Sample:
     """Rows drawn from a table, in the table's order."""
 
     encoded: EncodedRows
-    """All rows of a small table, otherwise as many as fit in memory well."""
+    """All rows of a small table; otherwise a uniform sample."""
     n_rows: int
     """Number of rows of the table."""
     class_counts: dict[str, int] | None
@@ -45,9 +45,9 @@ def sample_rows(
 ) -> Sample:
     """Read a whole table, check every row, and keep a uniform sample.
 
-    Each row draws a random number, and the rows with the lowest numbers are kept: at most `at_most` or, by default, as many
-    as the number of features allows in memory. `each` is called with every batch of rows. A table without rows is refused
-    only if `unfit` is "refuse".
+    Each row draws a random number, and the rows with the lowest numbers are kept. At most `at_most` rows are kept; by
+    default, the limit follows from the number of features, so that the sample fits in memory. `each` is called with every
+    batch of rows. A table without rows is refused only if `unfit` is "refuse".
     """
     if at_most is None:
         at_most = max(_FEWEST_ROWS, min(_MOST_ROWS, _MOST_NUMBERS // schema.n_features))
@@ -98,10 +98,10 @@ def make_strata(labels: Labels | None, n_rows: int) -> Indices:
 def split_stratified(
     chosen: Indices, strata: Indices, n_out: int, *, rng: np.random.Generator
 ) -> tuple[Indices, Indices]:
-    """Take `n_out` of the chosen rows out at random, so that every class gives its share to within one row.
+    """Return `n_out` of the chosen rows, drawn at random, and the rest, both as row numbers in rising order.
 
-    `chosen` are row numbers, and `strata` the classes of all rows. Returns the numbers of the rows taken out, and of the
-    rest, both in rising order.
+    The draw is stratified: the number of rows drawn from each class is proportional to its size, to within one row. `chosen`
+    are row numbers, and `strata` the classes of all rows.
 
     Examples
     --------
@@ -155,8 +155,9 @@ def owners_of_groups(
     """Return the participant that every row goes to (−1 for none), and the rows that are public.
 
     With as many groups as participants, each participant gets one group, and public rows come from all groups. Otherwise
-    public rows are whole groups, at least `n_public` rows together, and each other group goes, the largest first, to the
-    participant with the fewest rows. `groups` and `strata` are the group and the class of every row.
+    the public rows are whole groups, with at least `n_public` rows together. The other groups are assigned in order of size,
+    the largest first, each to the participant that has the fewest rows so far. `groups` and `strata` are the group and the
+    class of every row.
     """
     present, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     if present.size == n_participants:
@@ -170,7 +171,7 @@ def owners_of_groups(
     if private.size < n_participants:
         raise InputError(
             "n_participants",
-            expected=f"at most the number of groups, {private.size}" + (" that are not public" if n_public else ""),
+            expected=f"at most {private.size}, the number of groups" + (" that are not public" if n_public else ""),
             got=str(n_participants),
             cure="Ask for fewer participants, or leave by_group out.",
         )

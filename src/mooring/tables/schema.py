@@ -30,7 +30,7 @@ _MOST_CATEGORIES = 1000
 MOST_FEATURES = 2**16
 _MOST_LETTERS = 2**24  # in the names of all categories of all columns
 _CHOICES = {"kind": get_args(ColumnKind), "missing": get_args(MissingRule), "outside": get_args(OutsideRule)}
-_FORMULA = re.compile(r"[=@].|[+-](?![0-9.]+(?:[eE][+-]?[0-9]+)?$).")  # signed numbers are none
+_FORMULA = re.compile(r"[=@].|[+-](?![0-9.]+(?:[eE][+-]?[0-9]+)?$).")  # signed numbers do not match
 _BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
@@ -57,9 +57,10 @@ class Column:
     encoded as (x − centre) / spread. A study accepts declared columns only."""
     centre: float = math.nan
     spread: float = math.nan
-    """The middle and half the width of the range, unless given."""
+    """For a declared number, the middle and half the width of its range; for an inferred one, its mean and standard
+    deviation in the rows."""
     fill: float | str | None = None
-    """What replaces a missing value, if not the middle of the range or no category."""
+    """What replaces a missing value; None stands for the middle of the range or, for a category, for no category."""
     missing_words: tuple[str, ...] = ()
     """Words that stand for a missing value in this column, besides those that do so in all columns."""
     day: str = ""
@@ -109,7 +110,7 @@ class Column:
         ends = f"{self.low:g} to {self.high:g}"
         if self.kind == "date":
             return " to ".join(self._days)
-        return f"date of birth, whose age at {self.day} is {ends}" if self.kind == "age" else ends
+        return f"date of birth that gives an age of {ends} at {self.day}" if self.kind == "age" else ends
 
     @property
     def _days(self) -> list[str]:
@@ -148,7 +149,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Label:
-    """What is predicted. By rotation, the analyst sees it."""
+    """What is predicted. In rotation, the analyst sees the label of every row."""
 
     column: str = ""
     """Name of the column; empty if there is no label."""
@@ -265,7 +266,7 @@ class Schema:
 def _require_range(where: str, low: float, high: float) -> None:
     """Refuse a declared range that is empty or not finite."""
     if not (math.isfinite(low) and math.isfinite(high) and high / 2 - low / 2 > 0):
-        expected, cure = "finite, with the lowest below the highest", "Declare the range that the values can take."
+        expected, cure = "finite, with the lower end below the upper", "Declare the range that the values can take."
         raise InputError(f"range of {where}", expected=expected, got=f"[{low:g}, {high:g}]", cure=cure)
 
 
@@ -277,7 +278,7 @@ def _require_single_precision(low: float, high: float) -> None:
             "range of the label",
             expected="one in which single precision, the type of shared labels, distinguishes 1,000 values or more",
             got=f"[{low:g}, {high:g}]",
-            cure="Change the origin or the unit, for example to days since the first one.",
+            cure="Change the origin or the unit, for example to days since the first day.",
         )
 
 

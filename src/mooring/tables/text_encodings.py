@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 ENCODINGS = ("utf-8", "windows-1252", "iso-8859-1", "iso-8859-15")
 USUAL = "windows-1252"
-"""The encoding of text that is not UTF-8 and of which nothing is known: spreadsheets write it."""
+"""The encoding that is assumed for text that is not UTF-8, because spreadsheets write it."""
 _BLOCK_BYTES = 2**20
 _STAND_INS = {0xDC00 + byte: 0x10FF00 + byte for byte in range(128, 256)}
 _RAW = {stand_in: surrogate for surrogate, stand_in in _STAND_INS.items()}
@@ -35,7 +35,8 @@ def decode_text(data: bytes, encoding: str) -> str:
 class Recoded(io.RawIOBase):
     """A stream of text in UTF-8, from a stream of bytes in one of `ENCODINGS`.
 
-    If the encoding is UTF-8, bytes that are not become characters that nobody uses; `restore_bytes` turns them back.
+    If the encoding is UTF-8, bytes that are not valid UTF-8 become characters that nobody uses, and `restore_bytes` turns
+    these characters back into the bytes.
     """
 
     def __init__(self, source: Any, encoding: str) -> None:
@@ -55,7 +56,7 @@ class Recoded(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill a buffer as far as one read of the source does."""
+        """Fill a buffer from the next block of the source, and return the number of bytes."""
         while not self._rest and not self._is_at_end:
             block = bytes(self._source.read(max(1, len(buffer) // 3)))
             self._rest, self._is_at_end = self._recode(block), not block

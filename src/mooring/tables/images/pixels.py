@@ -34,8 +34,9 @@ def decode_images(
 ) -> Pixels:
     """Return images of one shape as an array of shape (n, height, width), or (n, height, width, 3) if any is in colour.
 
-    `sources` are paths or the contents of image files, which are resized to `size` if that is given. Transparency is
-    dropped, and grey levels of 16 bits are converted to 8 bits. `place` says where an image comes from, for messages.
+    `sources` are paths or the contents of image files. If `size` is given, images are resized to it. Transparency is
+    dropped, and grey levels of 16 bits are converted to 8 bits. `place` returns where the image of an index comes from, for
+    error messages.
     """
     try:
         return _decode(sources, size=size, place=place, colour=False)
@@ -44,10 +45,10 @@ def decode_images(
 
 
 def as_pixel_values(images: npt.NDArray[Any]) -> tuple[Matrix, tuple[str, ...]]:
-    """Scale pixels to the range from 0 to 1; returns them with notes for the owner of the images.
+    """Return pixels scaled to the range from 0 to 1, with notes for the owner of the images.
 
-    Unsigned integers of 8 and 16 bits are divided by 255 or 65,535. Other numbers must be between 0 and 1, and are
-    not changed, or between 0 and 255, and are divided by 255.
+    Unsigned integers of 8 and 16 bits are divided by 255 or 65,535. Other numbers are not changed if all are between 0 and
+    1, are divided by 255 if all are between 0 and 255, and are refused otherwise.
     """
     if images.dtype in (np.uint8, np.uint16):
         return np.divide(images, float(np.iinfo(images.dtype).max), dtype=np.float64), ()
@@ -111,7 +112,7 @@ def _decode(
             if pixels.shape != first.shape:
                 raise InputError(
                     "path",
-                    expected=f"images of one shape, {first.shape} as the first",
+                    expected=f"images of one shape, {first.shape} like the first",
                     got=f"shape {pixels.shape} at {place(k)}",
                     cure="Resize them with size (--size), for example 32.",
                 )

@@ -40,7 +40,7 @@ from mooring.typing import Matrix
 
 _NAME = re.compile(r"images[-.]idx[34]-ubyte(\.gz)?$")
 _UNSIGNED_BYTES = 0x08
-_BEST_COMPRESSION = 1032  # deflate never does better than this
+_BEST_COMPRESSION = 1032  # deflate never compresses more than this
 
 
 def read_images(

@@ -27,7 +27,7 @@ _SAFE = {
     "enable_external_access": "false",  # no other file, no network
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
-    "python_enable_replacements": "false",  # names of variables of this program are no tables
+    "python_enable_replacements": "false",  # a name of a Python variable is not a table
 }
 _EVENTS = {
     *("visit_occurrence", "condition_occurrence", "drug_exposure", "procedure_occurrence", "measurement"),
@@ -65,7 +65,7 @@ def read_query(path: Path) -> str:
 
 
 class OmopDatabase:
-    """A database with OMOP tables. Unqualified names are those of the schemas that hold such tables."""
+    """A database with OMOP tables. Unqualified names of tables refer to the schemas that hold OMOP tables."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -157,7 +157,7 @@ class OmopDatabase:
             try:
                 while not wait([future], _WAIT).done:
                     percent = 0.0
-                    with suppress(Exception):  # not every version and query can tell
+                    with suppress(Exception):  # not every version reports the progress of every query
                         percent = max(0.0, self._connection.query_progress())
                     if progress is not None:
                         progress(percent, 100.0)
@@ -177,7 +177,7 @@ class CohortRows:
         self.schema, self.columns = schema, columns
 
     def read(self, progress: Progress | None = None) -> Iterator[Any]:
-        """Run the query, and yield its rows as record batches, of which none is empty."""
+        """Run the query, and yield its rows as record batches that are not empty."""
         reader = self._database._try(
             lambda: self._database._wait_for(lambda: self._relation.to_arrow_reader(_ROWS_AT_ONCE), progress)
         )
@@ -217,5 +217,8 @@ def _type_to_write(name: str, kind: Any) -> Any:
 
 
 def list_identifying(columns: Sequence[SelectedColumn], person: str) -> dict[str, frozenset[str]]:
-    """Return the columns, other than that of persons, that come from columns which name persons or single records."""
+    """Return, by the name of each column that identifies persons or single records, its sources that do so.
+
+    The column of persons itself is left out.
+    """
     return {column.name: column.identifying for column in columns if column.name != person and column.identifying}

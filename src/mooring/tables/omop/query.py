@@ -1,9 +1,9 @@
-"""What the text of a cohort's query says about its columns: where their values come from, and which concepts they are of.
+"""What the text of a cohort's query says about its columns: where their values come from, and to which concepts they belong.
 
-DuckDB states the syntax tree of a query. Everything here follows from that tree, and so from no row. A column that is
+DuckDB returns the syntax tree of a query. Everything here follows from that tree, and nothing from rows. A column that is
 computed in several steps is followed from name to name through the whole query, wherever names are defined. This may find
-too many sources of a column. It is made to find mistakes, and not to stop somebody who hides an identifier on purpose, for
-which there are always ways, such as comparing it with every number.
+too many sources of a column. The module finds mistakes; it cannot stop somebody who hides an identifier on purpose, for
+example by comparing it with every number.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KEEP_VALUES = {
     *("max_by", "first_value", "last_value", "nth_value", "lag", "lead", "quantile", "quantile_cont", "quantile_disc"),
     *("round", "greatest", "least", "coalesce", "if", "ifnull"),
 }
-"""Functions whose result lies within the range of their arguments, and is one of their words."""
+"""Functions whose result lies within the range of their arguments or, for words, is one of them."""
 _WHOLE_ROW = "*"
 _IDENTIFYING = re.compile(
     r"(person|provider|visit|visit_detail|location|specimen|note|episode)_source_value|rowid|note_(text|title)|provider_name|"
@@ -43,23 +43,23 @@ class SelectedColumn:
 
     name: str
     sources: frozenset[str] = frozenset()
-    """Names of the columns that its values come from, in small letters."""
+    """Names of the columns that its values come from, in lower case."""
     keeps_values: bool = True
     """Whether its values are values of these columns, or within their range."""
     words: tuple[str, ...] | None = None
     """The words that the query itself gives to the column; None if values come from elsewhere."""
     concepts: frozenset[int] = frozenset()
-    """Concepts of the measurements that its values are of."""
+    """Concepts of the measurements that its values belong to."""
     codes: frozenset[str] = frozenset()
     """Codes of these concepts."""
     units: frozenset[int] = frozenset()
     """Concepts of the units that the query chooses."""
     concept_column: str = ""
-    """The column of concepts, such as gender_concept_id, that it is or whose names it holds."""
+    """The column of concepts, such as gender_concept_id, whose numbers or names it holds."""
 
     @property
     def identifying(self) -> frozenset[str]:
-        """The columns of OMOP, among its sources, that name persons or single records."""
+        """Its sources that name persons or single records."""
         return frozenset(name for name in self.sources if is_identifying(name))
 
 
@@ -99,10 +99,10 @@ def _walk(part: Any) -> Iterator[Tree]:
 
 @dataclass
 class _Trace:
-    """What has been found of one column so far."""
+    """What has been found about one column so far."""
 
     is_narrow: bool = False
-    """Whether a name that a table qualifies is followed in that table only, if the query defines the table."""
+    """Whether a name qualified with a table is followed in that table only, if the query defines the table."""
     sources: set[str] = field(default_factory=set)
     keeps_values: bool = True
     concepts: set[int] = field(default_factory=set)
@@ -151,7 +151,7 @@ class _Query:
             if source.get("column_name_alias") and source["type"] != "EXPRESSION_LIST":
                 raise _refuse("Its FROM renames columns in a list", "Rename each column with AS in a SELECT.")
             if source["type"] == "EXPRESSION_LIST" and has_references:
-                raise _refuse("Its VALUES hold columns", "Write constants only into VALUES.")
+                raise _refuse("Its VALUES hold columns", "Write only constants into VALUES.")
         if part.get("aliases") and "query_node" in part:
             raise _refuse("Its WITH renames columns in a list", "Rename each column with AS in the SELECT.")
         is_star = part.get("class") == "STAR"
@@ -184,7 +184,7 @@ class _Query:
         )
 
     def _follow(self, part: Any, node: Tree, trace: _Trace) -> None:
-        """Add what an expression's values come from."""
+        """Add the sources of an expression's values to the trace."""
         for each in part if isinstance(part, list) else []:
             self._follow(each, node, trace)
         if not isinstance(part, dict):
@@ -235,7 +235,7 @@ class _Query:
                 self._follow(expression, inner, trace)
 
     def _find_concepts(self, node: Tree, table: str, trace: _Trace) -> None:
-        """Add the concepts that the SELECT of a value chooses or, if it chooses none, those of what it selects from."""
+        """Add the concepts that a value's SELECT chooses or, if it chooses none, those of the SELECTs in its FROM."""
         if trace.concepts or trace.codes:
             return
         conditions = [node.get("where_clause"), *_join_conditions(node.get("from_table"))]
@@ -246,7 +246,7 @@ class _Query:
                 self._find_concepts(inner, "", trace)
 
     def _selected_from(self, source: Tree | None, table: str) -> Iterator[Tree]:
-        """Yield the SELECTs that a FROM names, or only the one of this name."""
+        """Yield the SELECTs in a FROM; if `table` is not empty, only those of this name."""
         if not source:
             return
         if source["type"] == "JOIN":
@@ -275,7 +275,7 @@ class _Query:
                 trace.codes |= set(constants)
 
     def _words(self, name: str, visited: Collection[str]) -> tuple[str, ...] | None:
-        """Return the words that the query gives to a column itself, without those of rows."""
+        """Return the words that the query itself gives to a column; None if values come from elsewhere."""
         words: list[str] = []
         for expression, _ in self.named.get(name, ()):
             constants = self._constants(expression, visited)
@@ -321,7 +321,7 @@ def _children(node: Tree) -> list[Tree]:
 
 
 def _name_of(expression: Tree) -> str:
-    """Return the name that an expression has in a SELECT; empty if DuckDB makes one."""
+    """Return the name that an expression has in a SELECT; empty if the query gives it none, and DuckDB makes one up."""
     if expression.get("alias"):
         return str(expression["alias"]).lower()
     return str(expression["column_names"][-1]).lower() if expression.get("class") == "COLUMN_REF" else ""
@@ -335,7 +335,7 @@ def _join_conditions(source: Tree | None) -> Iterator[Any]:
 
 
 def _comparisons(condition: Any) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield columns that a condition compares with constants: name and table, in small letters, and the constants."""
+    """Yield the columns that a condition compares with constants: name and table in lower case, and the constants."""
     for part in _walk(condition):
         sides = part.get("children") if part.get("type") == "COMPARE_IN" else [part.get("left"), part.get("right")]
         if part.get("type") not in ("COMPARE_EQUAL", "COMPARE_IN") or part.get("class") == "SUBQUERY" or not sides:

@@ -24,7 +24,7 @@ _DOMAINS = {
     "ethnicity_concept_id": "Ethnicity",
     "visit_concept_id": "Visit",
 }
-"""The domain of each column of few concepts."""
+"""The domain of each column that has few concepts."""
 _MOST_CONCEPTS = 50
 _FIRST_LOCAL = 2_000_000_000  # concepts that sites make themselves have larger numbers
 _YEARS, _AGES = (1900.0, 2100.0), (0.0, 120.0)
@@ -104,7 +104,7 @@ def _list_concepts(column: SelectedColumn, ask: Ask | None) -> KnownColumn:
 
 
 def _find_range(column: SelectedColumn, ask: Ask | None) -> KnownColumn:
-    """Return the range of the measurements that a column's values are of."""
+    """Return the plausible range of a column whose values are measurements."""
     concepts = _read_concepts(column.concepts, ask)
     codes = {code for vocabulary, code, _ in concepts if vocabulary == "LOINC"} | column.codes
     units = {code for vocabulary, code, _ in _read_concepts(column.units, ask) if vocabulary == "UCUM"}
@@ -117,7 +117,7 @@ def _find_range(column: SelectedColumn, ask: Ask | None) -> KnownColumn:
     ucum = known[0].ucum
     if {each.ucum for each in known} != {ucum} or not units <= {ucum}:
         return KnownColumn(remark=f"{named}; the known range is in {ucum}, and the query chooses another unit.")
-    assumed = "" if units else " The query does not choose this unit, so it may hold values in others."
+    assumed = "" if units else " The query does not choose this unit, so values may be in other units."
     codes_named = ", ".join(each.loinc for each in known)
     remark = f"{named}, in {ucum}: plausible values of LOINC {codes_named} by MIMIC-Extract.{assumed}"
     return KnownColumn(range=(min(each.low for each in known), max(each.high for each in known)), remark=remark)
