@@ -602,7 +602,7 @@ def test_a_study_of_one_and_labels_beside_a_deal_are_refused(parts: Parts, refus
     rows, labels = parts
     refused(lambda: audited(rows[:1], labels[:1], **QUICK), "datasets", "two", "1")
     deal = Partition.from_parts(rows, labels, rng=np.random.default_rng(0))
-    refused(lambda: audited(deal, labels, **QUICK), "labels", "absent", "given")
+    refused(lambda: audited(deal, labels, **QUICK), "labels", "absent if", "arrays")
 
 
 @pytest.mark.parametrize("device", ["cuda", "gpu"])

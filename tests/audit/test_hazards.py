@@ -106,7 +106,7 @@ def test_a_wide_grid_is_only_a_start() -> None:
     rng = np.random.default_rng(2)
     narrow, wide = (rng.integers(0, 9, (200, m)).astype(float) for m in (5, 41))
     assert any("within reach of lattice reduction" in hazard for hazard in find_hazards(split_rows(narrow), 5))
-    assert any("a start for lattice reduction" in hazard for hazard in find_hazards(split_rows(wide), 41))
+    assert any("a starting point for lattice reduction" in hazard for hazard in find_hazards(split_rows(wide), 41))
 
 
 def test_duplicates_are_looked_for_in_tables_that_are_not_too_large() -> None:

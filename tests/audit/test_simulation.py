@@ -130,7 +130,7 @@ def test_a_method_given_a_noise_it_lacks_becomes_one_that_has_it(
 @pytest.mark.parametrize(("method", "v", "sigma"), [("i-gdp", 0.1, 0.0), ("i-gdp", 0.0, 0.1), ("c-gdp", 0.1, 0.0)])
 def test_noise_that_no_such_method_has_is_refused(method: str, v: float, sigma: float, refused: Refused) -> None:
     call = partial(simulated, method, anchor_noise_scale=v, data_noise_scale=sigma)
-    refused(call, "method", "one that has the noise asked for", method)
+    refused(call, "method", "one with the requested noise", method)
 
 
 @pytest.mark.parametrize("scale", [-0.1, float("nan")])
@@ -459,4 +459,4 @@ def test_rows_that_another_mechanism_perturbs_are_uploaded_in_their_own_space(sc
 
 def test_rows_of_other_shapes_than_the_perturbed_ones_are_refused(refused: Refused) -> None:
     call = partial(simulate_rows, ROWS, [*ROWS[:2], ROWS[2][:3]], rng=np.random.default_rng(0))
-    refused(call, "representations", "of the shapes of datasets", "(3, 4)")
+    refused(call, "representations", "arrays with the shapes of `datasets`", "(3, 4)")

@@ -69,7 +69,7 @@ def test_ids_dates_and_text_are_recognised_by_name_or_rows_and_declared_columns_
         ("date_of_birth", "age", ()), ("admission_date", "date", ()), ("birth_weight", "number", ("0",)),
     ]  # fmt: skip
     shown = flat(run("show", "--study", study).output)
-    for name in ("2000-01-01 to 2026-12-31", "age at 2026-01-01 is 0 to 120", "missing or 0: refuse", "PatientID, age"):
+    for name in ("2000-01-01 to 2026-12-31", "age of 0 to 120 at 2026-01-01", "missing or 0: refuse", "PatientID, age"):
         assert name in shown
     lines = [f"{k},2024-01-{10 + k},{k}.1.1960,A{k:03},{'AB'[k % 2]},says {k * 'o'},{40 + k}" for k in range(19)]
     header.write_text("\n".join(["person,seen,born,erst,ward,said,age", *lines, ",,,,,,n/a"]))

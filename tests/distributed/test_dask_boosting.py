@@ -336,7 +336,7 @@ def test_a_scheduler_that_is_lost_is_told(classes: World, monkeypatch: pytest.Mo
 
 
 def test_what_cannot_be_boosted_is_told(client: Client, classes: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    with raising(InputError, "passes", got="given"):
+    with raising(InputError, "passes", got="3"):
         train_on_dask(client, classes.study, classes.folder, learner="xgboost", passes=3)
     none = find_cuts(np.zeros((0, 6), dtype=np.float32))
     assert together.train_distributed(client, together.Boosting(*[None] * 4), [], none) == b""  # nobody is left

@@ -13,7 +13,7 @@ from mooring.protocol.rotation.anchor import _context
 from .hostile import H, World, add, disguises, entries, packed, reordered_metadata, with_metadata
 
 SEALED = "not sealed to your key, or it is damaged"
-SHAPE = "of the type and shape"
+SHAPE = "names, types and shapes"
 INSIDE = f"(its content is not an anchor|{SHAPE})"
 SOMEBODY = "signed by somebody else"
 STUDY = "made for another study"
@@ -83,7 +83,7 @@ add_anchor("of_another_shape", INSIDE, lambda A: A.reshape(-1, 1))
 
 declare("for_another_study", STUDY, study="0" * 64)
 declare("for_another_nonce", STUDY, nonce="0" * 32)
-declare("with_a_note", "does not say what it must", note="hello")
+declare("with_a_note", "exactly the expected fields", note="hello")
 tampered("damaged_seal", "not those that were signed", lambda raw: raw[:-9] + bytes([raw[-9] ^ 1]) + raw[-8:])
 tampered("one_byte_short", "length is not what", lambda raw: raw[:-1])
 tampered("one_byte_more", "length is not what", lambda raw: raw + b"\0")
@@ -113,7 +113,7 @@ made("sealed_a_pickle", INSIDE, lambda w: sealed(w, disguises()["a_pickle"]))
 made("sealed_claim_of_a_huge_header", INSIDE, lambda w: sealed(w, b"\0" * 7 + b"\x80" + inner(w, w.matrix())[8:]))
 
 
-add("anchor", "a_bundle", "(does not say what it must|another kind)", lambda w, _: w.bundle)
+add("anchor", "a_bundle", "(exactly the expected fields|another kind)", lambda w, _: w.bundle)
 add("anchor", "a_folder", "not a regular file", lambda w, path: path.mkdir())
 for word in ("a_pickle", "a_zip_archive", "plain_safetensors"):
     add("anchor", word, "(cut short|header cannot|no manifest)", lambda world, _, word=word: disguises()[word])

@@ -25,10 +25,10 @@ from .hostile import (
     with_metadata,
 )
 
-ARRAYS = "not those, of the type and shape"
+ARRAYS = "names, types and shapes"
 MANIFEST = "manifest cannot be read"
-SAYS = "does not say what it must"
-WORDS = "other things than words and whole numbers"
+SAYS = "exactly the expected fields"
+WORDS = "other than text and whole numbers"
 KIND = "of another kind or format"
 FORM = "not in the one form allowed"
 SIGNATURE = "signature does not match"
@@ -39,7 +39,7 @@ FINITE = "not finite"
 LABELS = "labels that the study does not declare"
 NORM = "times as large"
 MOVED = "from the origin"
-DIRECTION = "long by direction"
+DIRECTION = "singular values"
 FAR = "rows that lie farther"
 ANCHOR = "anchor_representation"
 ORDER_OF_THE_GROUP = 2**252 + 27742317777372353535851937790883648493

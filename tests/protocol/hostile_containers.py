@@ -29,7 +29,7 @@ from .hostile import (
 CUT = "cut short"
 HEADER = "header cannot be read"
 METADATA = "no manifest and signature, or more"
-ARRAYS = "not those, of the type and shape"
+ARRAYS = "names, types and shapes"
 LENGTH = "length is not what its header says"
 PLAIN = "not a regular file"
 NORM = "times as large"
@@ -158,4 +158,4 @@ for word, content in disguises().items():
     add("bundle", word, f"({CUT}|{HEADER}|{METADATA})", lambda world, _, content=content: content)
 
 
-add("bundle", "an_anchor_file", "(does not say|another kind)", lambda w, _: w.anchor)
+add("bundle", "an_anchor_file", "(exactly the expected fields|another kind)", lambda w, _: w.anchor)

@@ -13,7 +13,7 @@ from mooring.protocol.crypto.keys import SigningKey
 from .hostile import TWO_CLASSES, H, World, add, disguises, hostile, parts, reordered_metadata, with_metadata
 
 FINITE = "not finite"
-SHAPE = "of the type and shape"
+SHAPE = "names, types and shapes"
 OTHERS = "another participant's"
 STUDY = "made for another study"
 MEAN = "mean is not that of your own"
@@ -69,8 +69,8 @@ declare("for_another_key", OTHERS, key="0" * 64)
 declare("for_a_participant_that_is_a_number", OTHERS, participant=0)
 declare("for_another_study", STUDY, study="0" * 64)
 declare("from_another_bundle", "another bundle than yours", bundle="0" * 64)
-declare("without_a_model_named", "does not say what it must", model=...)
-declare("with_a_note", "does not say what it must", note="hello")
+declare("without_a_model_named", "exactly the expected fields", model=...)
+declare("with_a_note", "exactly the expected fields", note="hello")
 declare("of_another_kind", "another kind or format", kind="bundle")
 declare("of_a_model_that_is_not_there", "not the one that the map is for", model="0" * 64)
 declare("of_a_model_that_is_a_number", "not the one that the map is for", model=7)
@@ -84,7 +84,7 @@ add("map", "with_one_bit_changed", "not those that were signed", lambda w, _: w.
 add("map", "one_byte_short", "length is not what", lambda world, _: world.map[:-1])
 add("map", "one_byte_more", "length is not what", lambda world, _: world.map + b"\0")
 add("map", "nothing_at_all", "cut short", lambda world, _: b"")
-add("map", "a_bundle", "(does not say|another kind)", lambda world, _: world.bundle)
+add("map", "a_bundle", "(exactly the expected fields|another kind)", lambda world, _: world.bundle)
 add("map", "signed_by_a_participant", "somebody else", lambda w, _: w.signed_map(signer=w.vaults[0].signing_key))
 add("map", "signed_by_another_participant", "somebody else", lambda w, _: w.signed_map(signer=w.vaults[1].signing_key))
 add("map", "signed_by_a_stranger", "somebody else", lambda world, _: world.signed_map(signer=SigningKey.generate()))
@@ -147,9 +147,9 @@ modelled("that_is_a_program", UNKNOWN, function="program")
 modelled("of_an_unknown_link", UNKNOWN, link="exec")
 modelled("of_a_column_that_is_not_the_label", "not the study's label", outcome="c0")
 modelled("of_an_outcome_that_is_a_number", "not the study's label", outcome=7)
-modelled("without_an_outcome", "does not say what it must", outcome=...)
-modelled("without_a_link", "does not say what it must", link=...)
-modelled("with_a_note", "does not say what it must", note="hello")
+modelled("without_an_outcome", "exactly the expected fields", outcome=...)
+modelled("without_a_link", "exactly the expected fields", link=...)
+modelled("with_a_note", "exactly the expected fields", note="hello")
 modelled("for_another_study", STUDY, study="0" * 64)
 modelled("of_another_kind", "another kind or format", kind="map")
 modelled("of_a_class_there_is_not", OUTPUTS, linear(classes=np.array([0, 2], dtype="<i4")))
@@ -192,7 +192,7 @@ add("model", "with_a_script", "no manifest and signature", lambda w, _: with_met
 add("model", "with_its_metadata_in_another_order", "no manifest", lambda world, _: reordered_metadata(world.model))
 add("model", "signed_by_a_participant", "somebody else", lambda w, _: w.signed_model(signer=w.vaults[0].signing_key))
 add("model", "signed_by_a_stranger", "somebody else", lambda world, _: world.signed_model(signer=SigningKey.generate()))
-add("model", "that_is_a_map", "(does not say|another kind)", lambda world, _: world.map)
+add("model", "that_is_a_map", "(exactly the expected fields|another kind)", lambda world, _: world.map)
 for word in ("a_pickle", "a_pickle_of_protocol_0", "an_npz_archive", "a_zip_archive", "a_page_that_says_not_found"):
     add("model", word, "(cut short|header cannot|no manifest)", lambda world, _, word=word: disguises()[word])
 add("model", "a_pipe_for_a_model", "not a regular file", lambda w, path: os.mkfifo(path))

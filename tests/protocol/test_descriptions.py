@@ -88,7 +88,7 @@ PLAIN = rows("none")
         (rows("none", sigma=0.25), "terms.who_sees", "noise on rows stays"),
         (rows("number"), "terms.not_colluding", "every label"),
         (rows("number"), "terms.files", "training"),
-        (rows("classes"), "terms.measures", "fewer than 3 rows"),
+        (rows("classes"), "terms.measures", "but fewer than 3,"),
         (rows("none", sigma=0.25), "terms.promises", "makes this harder"),
         (rows("none", v=0.125), "terms.promises", "Noise on the anchor"),
     ],
@@ -106,7 +106,7 @@ def test_noise_labels_and_projections_are_stated_of_studies_that_have_them(
 
 def test_what_is_lost_without_noise_on_rows_is_said_where_there_is_none() -> None:
     texts = [str(vars(exchange_of(study).describe(study).terms)) for study in (PLAIN, rows("none", sigma=0.25))]
-    for words in ("6 components plus one", "exact image", "no noise is added to the rows", "nothing else protects"):
+    for words in ("7 rows of a participant", "exact image", "no noise is added to the rows", "nothing else protects"):
         assert [words in text for text in texts] == [True, False]
     assert [exchange_of(study).describe(study).terms.roles for study in (PLAIN, replace(PLAIN, participants=()))] == [
         {"site-0": "makes the anchor"},

@@ -187,7 +187,7 @@ def test_deals_that_cannot_be_made_are_refused(
 def test_too_few_or_too_small_groups_are_refused(refused: Refused) -> None:
     keywords = {"rng": np.random.default_rng(0), "by_group": True}
     records = Records(rows=np.zeros((9, 1)), groups=[0] * 8 + [1])
-    refused(lambda: partition(records, n_participants=3, **keywords), "n_participants", "groups, 2", "3")
+    refused(lambda: partition(records, n_participants=3, **keywords), "n_participants", "at most 2", "3")
     refused(lambda: partition(records, n_participants=2, **keywords), "the rows of participant 2", "at least 2", "1")
 
 

@@ -147,7 +147,7 @@ COMMON: Sequence[Step] = (
         name="project",
         role="designer",
         title="Make a public projection",
-        explanation="Make a projection from public rows, never a participant's, and write its digest into the study.",
+        explanation="Make a projection from public rows, never from a participant's, and write its digest into the study.",
         command="study project",
         phase=AGREE,
         needs=(STUDY,),
@@ -198,10 +198,11 @@ COMMON: Sequence[Step] = (
             ),
             _ask_floor(
                 "most_pooled_epsilon",
-                "Refuse secure sums in which combiners who pool keys leave your contribution a larger epsilon than",
+                "Refuse secure sums whose epsilon, if combiners pool their keys to open your contribution, is larger than",
             ),
             _ask_floor(
-                "least_threshold", "Refuse secure sums in which fewer combiners could open your contribution than"
+                "least_threshold",
+                "Refuse secure sums in which your contribution could be opened by fewer combiners than",
             ),
             _ask_floor("least_colluders", "Refuse secure sums that assume fewer colluders than"),
             Question(

@@ -21,7 +21,7 @@ class Description:
     terms: Terms
     """What governance drafts say."""
     kind: str = ""
-    """What kind of study it is, as a clause after its name; empty for rows."""
+    """What kind of study it is, as a clause after its name; empty if rows are shared."""
     shares_rows: bool = True
     """Whether rows leave, rather than totals over them."""
     has_noisy_rows: bool = False
@@ -31,7 +31,8 @@ class Description:
     unit: str = "row"
     """What the guarantee protects: "row" or "person"."""
     headlines: tuple[str, ...] = ()
-    """Sentences on what is guaranteed, or that nothing is, shown before all figures; empty if only attacks are measured."""
+    """Sentences that state the guarantee, or that there is none. Pages show them before all figures. Empty if only attacks
+    are measured."""
     guarantee: tuple[tuple[str, str], ...] = ()
     """The guarantee as pairs of a heading and a sentence."""
     limitations: tuple[str, ...] = ()
@@ -59,7 +60,7 @@ class Terms:
     egress: str
     """What egress checks cannot see, in a sentence."""
     recall: str
-    """What somebody who objects later is still part of, as a clause."""
+    """What still contains the data of a person who objects later, as a clause."""
     model_goes_to: str
     """Who gets the model, as a clause."""
     deleted: str

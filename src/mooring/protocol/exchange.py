@@ -98,7 +98,7 @@ class Participation(Protocol):
     def list_refusals(
         self, study: Study, n_rows: int, class_counts: Mapping[str, int] | None
     ) -> Sequence[InputError | RefusedError]:
-        """Return the reasons why `share` refuses such a table, apart from measured leakage; empty if it accepts it."""
+        """Return the reasons, apart from measured leakage, why `share` refuses such a table; empty if there are none."""
         return ()
 
     def describe_persons(self, study: Study, persons: PersonCounts) -> list[str]:
@@ -108,7 +108,7 @@ class Participation(Protocol):
     def advise_sharing(self, study: Study) -> str:
         """Return advice that follows from the study alone: "share", "do not share" or "cannot tell".
 
-        It is empty if the result of the check of a participant's rows may decide.
+        Returns an empty string if the check of a participant's rows decides instead.
         """
         return ""
 
@@ -133,7 +133,7 @@ class Participation(Protocol):
 
     @property
     def seals_bundles(self) -> bool:
-        """Whether what is in a bundle is sealed to those who read it, so that it needs no envelope."""
+        """Whether the content of a bundle is sealed to its readers, so that the bundle needs no envelope."""
         return any(form.suffix == SUFFIX and form.is_sealed for form in self.sendable)
 
     def require_anchor(self, vault: Vault, study: Study, path: Path) -> None:
@@ -206,7 +206,7 @@ class Analysis(Protocol):
         require_choice("learner", learner, self.list_learners(study))
 
     def require_outcome(self, study: Study, outcome: str) -> None:
-        """Refuse to train on a column that the gathered contributions do not predict: by default, all but the label."""
+        """Refuse an outcome that cannot be predicted from the gathered contributions; by default, only the label can be."""
         if outcome not in ("", study.label.column):
             problem = f"A study of {self.name} predicts its label only, and {outcome[:60]!r} is not its label."
             raise InputError("outcome", problem=problem, cure="Leave the outcome out.")

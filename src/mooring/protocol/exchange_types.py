@@ -133,7 +133,7 @@ class Predictor(Protocol):
         """The columns of the rows that the model takes, and what it predicts as their label."""
 
     def predict(self, rows: Matrix) -> Predicted:
-        """Values and, where there are such, probabilities."""
+        """Return the predicted values and, if the model has them, the probabilities of the classes."""
 
 
 @dataclass(frozen=True)
@@ -147,4 +147,4 @@ class SendableFile:
     suffix: str
     """The ending of its file name."""
     is_sealed: bool
-    """Whether its content is sealed to its receivers, so that the connection need not be protected."""
+    """Whether its content is sealed to its recipients, so that the connection need not be protected."""

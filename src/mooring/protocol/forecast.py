@@ -1,7 +1,7 @@
 """Forecasts of what a study is likely to give, before anybody shares.
 
-A forecast is computed from the study's declaration, its noise and the expected number of rows; one that is only shown to a
-person may also use the rows of one table.
+A forecast is computed from the study's declaration, its noise and the expected number of rows. A forecast that is only shown
+to a person may also use the rows of one table.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class StudyForecast(Record):
 
     @property
     def heading(self) -> str:
-        """Return what the forecast is for."""
+        """The rows that the forecast is about, as a heading."""
         n_participants = count_noun(self.n_participants, "participant")
-        like = " like those of the table" if self.from_rows else ""
-        return f"Forecast for {self.n_rows:,} rows{like}, of {n_participants} together"
+        like = " like those of the table," if self.from_rows else ""
+        return f"Forecast for {self.n_rows:,} rows{like} from {n_participants} in total"
 
     def list_sentences(self) -> list[str]:
         """Return a sentence per question, the warnings first."""
@@ -73,7 +73,7 @@ class StudyForecast(Record):
 
 
 def weigh_forecast(forecast: StudyForecast | None) -> list[Remark]:
-    """Return reasons against sharing: those of all questions if none is likely to have a useful answer, else nothing."""
+    """Return reasons against sharing: one per question if no question is likely to have a useful answer, otherwise none."""
     from mooring.audit.results.decision import Remark  # loads attacks
 
     if forecast is None or forecast.is_advised:

@@ -18,7 +18,7 @@ class Inspection(Record):
 
     n_rows: Count
     class_counts: dict[str, Count] | None
-    """Rows of each class of the study."""
+    """Number of rows of each class of the study."""
     hazards: tuple[str, ...]
     """Properties of these rows that make their secret map easy to recover."""
     warnings: tuple[str, ...]
@@ -34,8 +34,8 @@ class Inspection(Record):
     rms: float | None = None
     """s, the root mean square of the projected rows; None where rows are not shared."""
     self_attack: AuditResult | None = None
-    """The attack of a part of the rows, which plays the colluder, on another part, the target; further rows are
-    non-members. The first point is the study's own. There is no point, or no result, if the attack could not be run."""
+    """Result of the simulated attack: one part of the rows plays the colluder and attacks another part, the target. Further
+    rows are non-members. The first point is the study's own. There is no point, or no result, if no attack could be run."""
     rows_digest: str = ""
     """Keyed digest, by which `share` recognises these rows."""
     refused: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Inspection(Record):
     forecast: StudyForecast | None = None
     """What the study is likely to give, by its declaration alone; None if nothing can be forecast."""
     own_forecast: StudyForecast | None = None
-    """The same if everybody's rows are like these, which is for a person's eyes and decides nothing."""
+    """The same forecast, assuming that everybody's rows are like these. It is shown to a person and decides nothing."""
 
     @property
     def level(self) -> float | None:

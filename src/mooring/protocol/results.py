@@ -97,7 +97,7 @@ class TrainingRecord(OpenRecord):
     score: Score | None
     """Score of the model; None if the analyst cannot know it."""
     participants: tuple[tuple[str, Score], ...]
-    """Score of each participant's rows by models trained on the others only, by participant."""
+    """Score on each participant's rows of models trained only on the others' rows, by participant."""
     alone: tuple[tuple[str, Score], ...]
     """Score of a model trained on one upload alone, by participant."""
     gain: Gain | None
@@ -105,7 +105,7 @@ class TrainingRecord(OpenRecord):
 
     @property
     def is_whole(self) -> bool:
-        """Whether nobody's contribution was left out."""
+        """Whether there is no finding, such as a contribution that was left out."""
         return not self.list_findings()
 
     def list_findings(self) -> tuple[Finding, ...]:
@@ -144,7 +144,7 @@ class CheckSummary(Record):
     rows_digest: str
     """Keyed digest, by which `share` recognises the rows that were checked."""
     exceeded_by_rows: dict[str, tuple[str, ...]]
-    """Limits exceeded in this and earlier checks, by the digest of the rows: another seed does not undo them."""
+    """Limits exceeded in this or an earlier check, by the digest of the rows. A check with another seed cannot undo them."""
     advice: str
     """The decision in words."""
     is_warning: bool
@@ -152,7 +152,7 @@ class CheckSummary(Record):
     command: str
     """The command that was run."""
     answer: str = ""
-    """The decision in one of three values: "share", "do not share", "cannot tell"."""
+    """The decision as one of three values: "share", "do not share", "cannot tell"."""
 
     def __post_init__(self) -> None:
         if self.rows_digest not in self.exceeded_by_rows:

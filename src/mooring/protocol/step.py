@@ -81,8 +81,8 @@ class Question:
     label: str
     """The text of the question; fields of the study may stand in it, as in `str.format`."""
     kind: Literal["text", "number", "password", "tick", "choice", "many", "usual"] = "text"
-    """`many` takes several answers, chosen from a list or separated by commas. A password is set, and asked for twice.
-    `usual` is not asked; its answer is the file or folder that `default` names."""
+    """`many` takes several answers, chosen from a list or separated by commas. A `password` is a new one, so it
+    is asked for twice.     `usual` is not asked; its answer is the file or folder that `default` names."""
     option: str = ""
     """The command's option; empty for its argument."""
     choices: Choices = ()
@@ -189,12 +189,13 @@ class Awaited:
     names: Callable[[Workspace], Iterable[str]]
     """Returns the members that make one."""
     enough: Callable[[Workspace], int] | None = None
-    """Returns how many of the files suffice; None for all. With so many, the others are waited for only for a while."""
+    """Returns how many of the files suffice; None for all. Once that many are there, the step waits for the others only for
+    a while."""
     ready: Callable[[Workspace], Collection[str]] | None = None
     """Returns the members whose file can be used; None for all that are there."""
 
     def list_missing(self, workspace: Workspace) -> tuple[list[str], bool]:
-        """Return the members whose file is not ready, and whether those that are suffice."""
+        """Return the members whose file is not ready, and whether the files that are ready suffice."""
         names = list(self.names(workspace))
         if self.ready is None:
             missing = [name for name in names if not has_file(workspace, self.file.replace("NAME", name))]

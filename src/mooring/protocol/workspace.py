@@ -96,7 +96,7 @@ class Workspace:
         try:
             facts = self.study_file.stat()
         except OSError:
-            return Study.read(self.study_file)  # which says what is missing
+            return Study.read(self.study_file)  # raises an error that says what is missing
         version = (facts.st_ino, facts.st_mtime_ns, facts.st_size)
         if self._read is None or self._read[0] != version:
             self._read = version, Study.read(self.study_file)
@@ -207,7 +207,7 @@ class Pages(Protocol):
 
 
 def has_file(workspace: Workspace, pattern: str) -> bool:
-    """Whether a folder has a plain file of a pattern, as `Item` writes patterns; links are not followed."""
+    """Whether a folder has a plain file that matches a pattern of an `Item`; links are not followed."""
     folder, _, name = pattern.rpartition("/")
     base = workspace.records if folder == "RECORDS" else workspace.root / folder
     if "STUDY" in name or "NAME" in name:
@@ -218,7 +218,7 @@ def has_file(workspace: Workspace, pattern: str) -> bool:
 
 
 def has_record(name: str) -> Callable[[Workspace], bool]:
-    """Whether a member's records include the record of a step."""
+    """Return a test of whether a member's records include the record of a step."""
     return lambda workspace: workspace.identify().is_enrolled and has_file(workspace, f"RECORDS/{name}.json")
 
 

@@ -42,7 +42,7 @@ class AnswerSection:
 
     @property
     def sentences(self) -> list[str]:
-        """The rows and the guarantee, what intervals include, and notes."""
+        """Sentences on the rows and the guarantee, on what intervals include, and notes."""
         return self.answer.list_sentences()
 
     @cached_property
@@ -139,7 +139,7 @@ def _draw_curves(answer: SurvivalCurves) -> Chart:
 
 
 def _draw_shares(answer: Description) -> list[Chart]:
-    """Return shares of the levels of categories, a mark per group; of two levels the second, since the first is the rest."""
+    """Return shares of the levels of categories, one mark per group. Of two levels, only the second is drawn."""
     shares = [entry for entry in answer.statistics if entry.statistic == "share" and not math.isnan(entry.estimate)]
     levels = {column: [entry.level for entry in shares if entry.column == column] for column in _columns(shares)}
     lines = [

@@ -35,7 +35,7 @@ _SHOWN = ("original", "rebuilt", "guessed without the upload")
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a person's row: what it is, what was rebuilt, and whether a guess would have found it, too."""
+    """One cell of a person's row: its original value, what was rebuilt, and what a guess without the upload would be."""
 
     column: str
     original: str
@@ -55,12 +55,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Person:
-    """A row of a table in words. Of many columns, it has only those in which the attack did best."""
+    """A row of a table in words. If the table has many columns, only those in which the attack did best are kept."""
 
     number: int | None
     cells: tuple[Cell, ...]
     n_more: int
-    """Columns that are not shown."""
+    """Number of columns that are not shown."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,10 @@ class AuditSection:
         low, high = about.rows_each
         rows = f"{low}" if low == high else f"{low} to {high}"
         colluders, targets = ", ".join(about.colluders) or "nobody", ", ".join(about.targets)
+        verb = "collude" if len(about.colluders) > 1 else "colludes"
         return (
             f"{about.n_participants} participants with {rows} rows of {about.n_features} features each were simulated; "
-            f"{colluders} colludes with the analyst against {targets}."
+            f"{colluders} {verb} with the analyst against {targets}."
         )
 
     @property
@@ -202,7 +203,7 @@ class AuditSection:
 
     @property
     def example_lines(self) -> list[tuple[int, str, tuple[float, ...]]]:
-        """The rows as numbers: of each its number, what it is, and the values of the first columns."""
+        """The rows as numbers. A line has the number of the row, what it shows, and the values of the first columns."""
         examples, n = self.examples, len(self.example_columns)
         if examples is None:
             return []
@@ -231,13 +232,13 @@ class AuditSection:
 
     @property
     def chances(self) -> list[str]:
-        """What chance reaches by the measures of membership; n non-members show no false positive rate below 1 / n."""
+        """What chance reaches by each measure of membership; n non-members cannot show a false positive rate below 1 / n."""
         worst = [self.totals[0].worst(measure) for measure in ("membership_auc", *FALSE_POSITIVE_RATES)]
         return [pair[1].describe().chance or "" for pair in worst if pair is not None]
 
     @property
     def scope(self) -> str:
-        """Against whom the guarantee of the totals holds; empty without a guarantee, and of a self-attack."""
+        """Against whom the guarantee of the totals holds; empty without a guarantee, and for a self-attack."""
         guarded = (point.point for point in self.totals if point.point.promise is not None)
         scope = next((point.state_scope() for point in guarded), "")
         return scope if self.result.row_points else ""

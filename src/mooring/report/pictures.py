@@ -1,4 +1,4 @@
-"""The pictures that a page opens with: what joining gives, what an attacker gets, and what one costs in the other."""
+"""The pictures that a page opens with: what joining gives, what an attacker gets, and the trade-off between the two."""
 
 from __future__ import annotations
 
@@ -82,7 +82,10 @@ def picture_attackers(
     if member is None and linked is None and promise is None:
         return []
     shown = _RATE if member is None else max(_RATE, member.chance or 0.0)
-    panels, notes = [], ["How many of 100 in the data are recognised, by an attacker who accepts 1 false alarm in 100."]
+    panels: list[People] = []
+    notes = [
+        "The circles show how many of 100 in the data are recognised if the attacker accepts 1 false alarm in 100."
+    ]
     if member is not None:
         panels.append(_show_figure("Rows recognised by the strongest attack found", member))
         if round(1 / shown) < round(1 / _RATE):

@@ -25,7 +25,7 @@ BLUE, SAND = "var(--blue, #3d6f9f)", "var(--sand, #a65f0c)"
 COLOURS = (BLUE, SAND, "#c4504a", "#4c8f8b", "#5b8f49", "#a08013", "#996a90", "#8a6a5a", QUIET, PALE)
 DASHED, DOTTED = "7 5", "2 4"
 _MOST_DESCRIBED = 40
-_LETTER = 7.6  # width of a letter along the side, in pixels
+_LETTER = 7.6  # width of a letter in the labels of the vertical axis, in pixels
 _OUTLINES = {
     "circle": "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0",
     "dot": "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0",
@@ -66,7 +66,7 @@ class Axis:
 
     @classmethod
     def shares(cls, title: str, low: float) -> Axis:
-        """Return a logarithmic axis of shares, from `low`, or a tenth if that is less, to 1."""
+        """Return a logarithmic axis of shares, which ends at 1 and begins at `low`, but not above a tenth."""
         return cls(title, min(low, 0.1), 1.0, tuple((10.0**k, f"{10.0 ** (k + 2):g}%") for k in range(-6, 1)), log=True)
 
     @classmethod
@@ -105,7 +105,7 @@ class Area:
         return {"kind": "line", "path": "M" + path, "colour": colour, "dash": dash, "width": width, "title": title}
 
     def mark(self, x: float, y: float, colour: str, outline: str = "circle", title: str = "") -> Shape:
-        """Return a circle, dot, square or diamond at a point, or a ring around one."""
+        """Return a circle, dot, square or diamond at a point, or a ring around it."""
         shape = {"kind": "mark", "colour": colour, "outline": _OUTLINES[outline], "is_ring": outline == "ring"}
         return shape | {"x": self.x.place(x), "y": 100 - self.y.place(y), "title": title}
 
@@ -118,7 +118,7 @@ class Area:
     def text(
         self, x: float, y: float, words: str, colour: str = INK, *, before: bool = False, over: bool | None = None
     ) -> Shape:
-        """Return words beside a point; with `before` above and to the left of it, with `over` above it or below it."""
+        """Return words to the right of a point, above and to the left (`before`), or above or below it (`over`)."""
         shape = {"kind": "text", "x": self.x.place(x), "y": 100 - self.y.place(y), "words": words, "colour": colour}
         if over is not None:
             return shape | {"anchor": "middle", "down": -10 if over else 21}
@@ -148,7 +148,7 @@ class Chart:
 
     @property
     def left(self) -> int:
-        """The number of pixels that the ticks and the title along the side need."""
+        """The number of pixels that the ticks and the title of the vertical axis need."""
         widest = max((len(words) for _, words in self.area.y.ticks), default=0)
         return round(_LETTER * widest) + (32 if self.area.y.title else 12)
 

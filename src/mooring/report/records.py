@@ -1,4 +1,4 @@
-"""Reading of the records that the steps of a study leave for its report, with bounds and checks, and of audits."""
+"""Reading, with bounds and checks, of audits and of the records that the steps of a study leave for its report."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ class AttackedStudy:
 
     @property
     def study_result(self) -> AuditResult:
-        """The result at the point with the study's settings only, if there is one."""
+        """The result at the point with the study's settings alone; the whole result if there is no such point."""
         return self.result if self.study_point is None else replace(self.result, points=(self.study_point,), chosen=0)
 
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from mooring.protocol.messages.study import Study
 
 _UPLOADS = (
-    "'Together' are models of the other uploads, 'alone' a model of the participant's upload. Neither is what a participant "
-    "has or gets, so this does not show whether joining pays."
+    "'Together' is the score of models of the other uploads, and 'alone' that of a model of the participant's own upload. "
+    "A participant has and gets neither of these models, so this does not show whether joining pays."
 )
 
 
 def render_report(report: Report) -> str:
-    """The page, as HTML; everything in the report is taken for text that anybody may have written."""
+    """Return the page as HTML. All text in the report is escaped, because anybody may have written it."""
     predict, sections = report.records.predict, list_sections(report.records.answers)
     leading = find_leading(sections)
     audits = [(attacked, AuditSection(attacked.result)) for attacked in report.audits]
@@ -69,7 +69,7 @@ def draw_pictures(report: Report) -> list[Picture]:
 
 
 def render_check(study: Study, inspection: Inspection) -> str:
-    """What a participant is shown before it shares: the self-attack and the hazards, in the report's frame."""
+    """Return the page that a participant sees before it shares: the self-attack and the hazards, laid out as in a report."""
     report = summarise(study, StudyRecords(check=inspection))
     title = "Before anything leaves: what an upload would disclose"
     return render_report(replace(report, title=title, is_signed=False))

@@ -248,7 +248,7 @@ def _list_attention(records: StudyRecords) -> list[Finding]:
 
 
 def _list_doubts(study: Study | None, records: StudyRecords, audits: Sequence[AttackedStudy]) -> list[Finding]:
-    """Return findings on ranges that nobody confirmed, on useless answers, and on simulated models of one class."""
+    """Return findings on ranges that nobody confirmed, useless answers, and simulated models that predict one class only."""
     findings, check, is_over = [], records.check, records.share is not None
     if study is not None and not study.range_source.is_public:
         findings.append(Finding("ranges", str(study.range_source), study.range_source.from_rows))
@@ -262,7 +262,7 @@ def _list_doubts(study: Study | None, records: StudyRecords, audits: Sequence[At
     for attacked in audits:
         point = (
             None if attacked.is_self_attack else attacked.study_point
-        )  # a part of one's rows says nothing of joining
+        )  # a part of one's rows does not show what joining gives
         if point is not None and (words := state_only_class(point)):
             findings.append(Finding("one class", f"In the simulation of {attacked.title}: {words}"))
     return findings

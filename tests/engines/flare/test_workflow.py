@@ -476,7 +476,7 @@ def test_a_file_that_stops_half_way_leaves_nothing_and_can_be_sent_again(counter
     late = counter.site("south")
     counter.served.close()
     assert list(folder.iterdir()) == []
-    with raising(RefusedError, "the server", reason="has expired"):
+    with raising(RefusedError, "a request to the server", reason="has expired"):
         late.list_files()
     counter.site("south").put(source, sealed("south"))
     assert (folder / source.name).read_bytes() == source.read_bytes()
@@ -484,17 +484,17 @@ def test_a_file_that_stops_half_way_leaves_nothing_and_can_be_sent_again(counter
 
 def test_a_site_writes_and_reads_only_what_the_steps_send_from_it_and_to_it(counter: Counter, tmp_path: Path) -> None:
     south, east, bundle = counter.site("south"), counter.site("east"), counter.bundle("south")
-    with raising(RefusedError, "the server", reason="does not send"):
+    with raising(RefusedError, "a request to the server", reason="does not send"):
         east.put(bundle, sealed("south"))
-    with raising(RefusedError, "the server", reason="signed by somebody else"):
+    with raising(RefusedError, "a request to the server", reason="not signed by east"):
         east.put(bundle, sealed("east"))
     another, forged = change(counter.world.study, dealer="south"), tmp_path / "forged.anchor"
     deal_anchor(Vault.open(tmp_path / "south" / "vault"), another, forged)
-    with raising(RefusedError, "the server", reason="does not send"):
+    with raising(RefusedError, "a request to the server", reason="does not send"):
         south.put(forged, PlacedFile("south", EVERYBODY, "ward.anchor"))
-    with raising(RefusedError, "the server", reason="signed by somebody else"):
+    with raising(RefusedError, "a request to the server", reason="not signed by north"):
         counter.site("north").put(forged, PlacedFile("north", EVERYBODY, "ward.anchor"))
-    with raising(RefusedError, "the server", reason="not sealed"):
+    with raising(RefusedError, "a request to the server", reason="not sealed"):
         south.put(tmp_path / "south.bundle", sealed("south"))
     with raising(RefusedError, "the file"):  # it does not even leave
         south.put(tmp_path / "study.toml", sealed("south"))
@@ -508,10 +508,10 @@ def test_a_site_writes_and_reads_only_what_the_steps_send_from_it_and_to_it(coun
     assert east.list_files() == []
     (listed,) = south.list_files()
     for site in (south, east):  # it is the analyst's
-        with raising(RefusedError, "the server", reason="does not receive"):
+        with raising(RefusedError, "a request to the server", reason="does not receive"):
             site.fetch(listed, tmp_path / "not", most_bytes=10**6)
     outside = PlacedFile("..", "..", "study.toml", 10)
-    with raising(RefusedError, "the server", reason="does not receive"):
+    with raising(RefusedError, "a request to the server", reason="does not receive"):
         south.fetch(outside, tmp_path / "not", most_bytes=10**6)
 
 

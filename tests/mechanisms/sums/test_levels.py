@@ -280,7 +280,7 @@ def test_a_total_has_no_more_rows_than_all_may_add_and_no_fewer_than_none_but_fo
     least = 1e-6 + slack
     for n, fine in ((-0.99 * least, True), (-1.01 * least, False)):
         problems = check_total(replace(total, matrix=n / 200 * total.matrix))
-        assert ("it has fewer than no rows" not in problems) == fine
+        assert ("its number of rows is below zero" not in problems) == fine
 
 
 def move_count(total: PairwiseTotal, vector: Vector, by: float) -> PairwiseTotal:

@@ -186,5 +186,5 @@ def test_a_model_is_worth_what_it_gains_over_guessing_and_over_training_alone(
     assert ModelForecast("AUC", (other, line, other)).outlook == outlook
     assert ModelForecast("AUC", (line,)).outlook == outlook
     table = ModelForecast("AUC", (line, other)).list_table()
-    assert table[1] == ("little", outlook, f"{joint:.2f}", f"{alone:.2f}", "0.50")
-    assert table[2][0] == "much"
+    assert table[1] == ("weakly", outlook, f"{joint:.2f}", f"{alone:.2f}", "0.50")
+    assert table[2][0] == "strongly"

@@ -89,7 +89,8 @@ def test_columns_hold_the_same_whose_words_match_or_whose_ranges_share_four_fift
 )
 def test_a_missing_word_may_be_a_value_elsewhere_within_the_range(word: str, is_value: bool) -> None:
     merged = merge(number("age", 0, 95, missing_words=(word, "-9")), number("age", 20, 90))["age"]
-    assert merged.conflicts == ((f"{word} may be a value at b, and is missing elsewhere",) if is_value else ())
+    conflict = f"{word} may be a value at b, and stands for a missing value elsewhere"
+    assert merged.conflicts == ((conflict,) if is_value else ())
     assert merged.plain is not None
     assert merged.plain["missing_words"] == ["-9"] if is_value else [word, "-9"]
     known = merge(number("age", 0, 95, missing_words=(word,)), number("age", 20, 90, missing_words=(word,)))["age"]

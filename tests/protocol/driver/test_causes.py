@@ -143,7 +143,7 @@ def test_a_file_of_another_sender_or_study_or_form_is_not_of_the_route(tmp_path:
     whole, other = tmp_path / "site-0.bundle", tmp_path / "site-1.bundle"
     open_route = replace(route, arrivals={"analyst": "a", "site-1": "a"})
     assert check_routed(whole, open_route, STUDY) == STUDY.participants[0].signing_key
-    with raising(RefusedError, "the file", reason="somebody else than site-0"):
+    with raising(RefusedError, "the file", reason="not signed by site-0"):
         check_routed(other, open_route, STUDY)
     with raising(RefusedError, "the file", reason="sealed"):
         check_routed(whole, route, STUDY)  # a bundle for the analyst alone comes in an envelope

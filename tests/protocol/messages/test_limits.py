@@ -83,7 +83,7 @@ def test_a_roster_is_two_participants_and_an_analyst_at_least() -> None:
         with raising(InputError, "study", expected="two participants or more", got=got):
             replace(STUDY, **changes).require_roster()
     assert STUDY.with_members(analyst=STUDY.analyst).analyst == STUDY.analyst
-    with raising(InputError, "roster", expected="one analyst"):
+    with raising(InputError, "roster", problem="only one"):
         STUDY.with_members(analyst=replace(STUDY.analyst, name="other"))
 
 

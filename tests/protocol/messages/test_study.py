@@ -115,7 +115,7 @@ def test_a_member_is_enrolled_once_and_nobody_takes_its_name() -> None:
     for roster in ([namesake], [ENROLLED, namesake]):
         with raising(InputError, "roster", got=repr(ENROLLED.name)):
             (enrolled if len(roster) == 1 else AGREED).with_members(roster)
-    with raising(InputError, "roster", expected="different signing keys", got=f"{ENROLLED.name!r} and 'other'"):
+    with raising(InputError, "roster", problem=f"signing keys of {ENROLLED.name!r} and 'other'"):
         enrolled.with_members([replace(ENROLLED, name="other")])
     with raising(InputError, "roster", problem="no sealing key"):
         AGREED.with_members([replace(ENROLLED, sealing_key="")])
@@ -227,7 +227,7 @@ PLAIN = 'format = 3\nname = "x"\nnonce = "' + "0" * 32 + '"\n[mechanism]\nname =
         (PLAIN + "n_components = " + "9" * 5000 + "\n", "too large"),
         (PLAIN + "n_components = 0x" + "f" * 5000 + "\n", "usable size"),
         (PLAIN + "data_noise_scale = 1" + "0" * 400 + "\n", "a finite number"),
-        (PLAIN + "a." * 40_000 + "a = 1\n", "keys of many parts"),
+        (PLAIN + "a." * 40_000 + "a = 1\n", "a key that consists of"),
         (
             PLAIN
             + f'[[columns]]\nnames = {[str(k) for k in range(2000)]}\nkind = "category"\n'

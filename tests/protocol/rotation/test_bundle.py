@@ -84,9 +84,9 @@ def test_singular_values_come_near_the_edges_of_their_law(r: int, h: int, v: flo
         (lambda centred, mean: centred + mean + 4, "from the origin"),
         (lambda centred, mean: 0.5 * LENGTH / np.linalg.norm(centred) * centred + mean, "is 0.5 times as large"),
         (lambda centred, mean: 2 * LENGTH / np.linalg.norm(centred) * centred + mean, "is 2 times as large"),
-        (lambda centred, mean: _swap_length(centred, 1e-3) + mean, "by direction"),
-        (lambda centred, mean: _swap_length(centred, 0.3) + mean, "by direction"),
-        (lambda centred, mean: _swap_length(centred, 3) + mean, "by direction"),
+        (lambda centred, mean: _swap_length(centred, 1e-3) + mean, "singular values"),
+        (lambda centred, mean: _swap_length(centred, 0.3) + mean, "singular values"),
+        (lambda centred, mean: _swap_length(centred, 3) + mean, "singular values"),
     ],
     ids=["far", "near", "half", "twice", "singular", "narrow", "long"],
 )

@@ -197,7 +197,7 @@ def _choose_bundle(
     for file, bundle in sorted(theirs, key=lambda candidate: candidate[0] != f"{name}{SUFFIX}"):
         if bundle.digest in kept:
             taken = kept[bundle.digest][0]
-            aside.append(RejectedBundle(file, f"it is a copy of {taken}, the bundle of {name}, which was taken once"))
+            aside.append(RejectedBundle(file, f"it is a copy of {taken}, the bundle of {name}, which counts only once"))
         else:
             kept[bundle.digest] = (file, bundle)
     if accepted_before is not None:

@@ -114,11 +114,11 @@ class Analyst:
         learner : str or Learner, default "auto"
             One of those that the study's mechanism trains; rotation also takes a learner of one's own.
         seed : int, default 0
-            For what is random in the learner, and in how it is scored.
+            Random seed of the training and of the scores.
         shares : path, optional
             The folder of the combiners' shares of the total; rotation has none.
         outcome : str, default ""
-            The column to predict; empty for the study's label. A total of secure sums with questions predicts any column.
+            The column to predict; empty for the study's label. A total of secure sums with questions predicts most columns.
         """
         exchange_of(self.study).require_outcome(self.study, outcome)
         folder = None if shares is None else Path(shares)

@@ -32,7 +32,7 @@ from mooring.tables.schema import listed, require_column
 from mooring.typing import Progress
 
 SUFFIXES = (*PARQUET_SUFFIXES, ".csv")
-_LEFT_OPEN = "Nothing public is known of its values: fill in what can be, according to what the column means."
+_LEFT_OPEN = "Nothing public is known of its values: fill in the possible ones, according to what the column means."
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class Cohort:
     n_rows: int
     columns: tuple[str, ...]
     draft: Draft | None
-    """The draft that was written beside it; None if the study was there."""
+    """The draft that was written beside it; None if the study existed."""
     known: Mapping[str, KnownColumn]
-    """What is publicly known of each column, except that of persons. Only beside a draft."""
+    """What is publicly known of each column, except that of persons; empty if no draft was written."""
     not_in_study: tuple[str, ...] = ()
     """Columns that the study does not have."""
 
@@ -68,7 +68,7 @@ def write_cohort(
     force: bool = False,
     progress: Progress | None = None,
 ) -> Cohort:
-    """Run a cohort's query on OMOP tables and write its rows; draft the study if its file is not there.
+    """Run a cohort's query on OMOP tables and write its rows; draft the study if its file does not exist.
 
     Parameters
     ----------
@@ -79,9 +79,9 @@ def write_cohort(
     output : Path
         The table to write: .parquet or .csv.
     study : Path
-        The study's file. If it is there, the cohort must have its columns, and `drafted` must be None.
+        The study's file. If it exists, the cohort must have its columns, and `drafted` must be None.
     force : bool
-        Whether a table that is there may be overwritten. A study never is.
+        Whether an existing table may be overwritten. A study is never overwritten.
     """
     if output.suffix.lower() not in SUFFIXES:
         got = f"a file that ends in {output.suffix!r}"
@@ -93,8 +93,10 @@ def write_cohort(
         require_writable(path, what="the cohort", inputs=(omop, query))
     agreed = read_plain(study) if study.exists() else None
     if agreed is not None and drafted is not None:
-        problem = f"{study.name} exists, so that options of a draft would change nothing."
-        raise InputError("--study", problem=problem, cure="Leave these options out, or name a study that is not there.")
+        problem = f"{study.name} exists, so options of a draft would change nothing."
+        raise InputError(
+            "--study", problem=problem, cure="Leave these options out, or name a file that does not exist."
+        )
     drafted = drafted or CohortDraft()
     entries = drafted.settings.entries if agreed is None else agreed.get("mechanism", {})
     person = str(entries.get("person", "")) if isinstance(entries, Mapping) else ""
@@ -120,7 +122,7 @@ def write_cohort(
 
 
 def _require_no_persons(rows: CohortRows, person: str) -> None:
-    """Refuse columns that name persons, by their names and by what the query makes them of."""
+    """Refuse columns that name persons, judging by their names and by the columns that the query makes them of."""
     names = rows.schema.names
     if person:
         require_column("the column of persons", person, names)

@@ -102,7 +102,7 @@ def draft_study(
     Parameters
     ----------
     data : path or data frame
-        Only the first line of a text file is read, the schema of a Parquet file, or the names and types of a data frame.
+        Only the first line of a text file, the schema of a Parquet file, or the names and types of a data frame are read.
     ignore : sequence of str
         Columns that are not part of the study.
     known : DeclaredColumns, optional
@@ -111,14 +111,14 @@ def draft_study(
     Returns
     -------
     str
-        TOML. Each open entry has a line marked "TODO"; with none, `Study.read` reads it.
+        TOML. Each open entry has a line marked "TODO". If there is none, `Study.read` reads the text.
     """
     known, settings = known or DeclaredColumns(), settings or DraftSettings()
     table = open_table(data)
     for each in (*ignore, *known.names, *known.missing_words, *([label] if label is not None else [])):
         require_column(f"column {each!r}", each, table.names)
     require_header(table, ignore)
-    person = str(settings.entries.get("person", ""))  # never uploaded, as ids are not
+    person = str(settings.entries.get("person", ""))  # like ids, this column is never uploaded
     apart = {*ignore, *([label] if label is not None else []), *([person] if person else [])}
     kinds = recognise_columns(table, known, apart)
     ids = [each for each in table.names if each in known.ids or kinds.get(each) == "id"]
@@ -192,7 +192,7 @@ class Draft:
 
 
 def read_draft(text: str) -> Draft:
-    """Return a draft with its forecast; a draft without open entries that is no study is refused."""
+    """Return a draft with its forecast; a draft that has no open entries, but is not a valid study, is refused."""
     plain, n_open = parse_study(text), count_open_entries(text)
     study = None if n_open else Study.from_dict(plain)
     forecast = None if study is None else exchange_of(study).forecast(study)
@@ -242,7 +242,7 @@ def to_snake_case(name: str) -> str:
 
 
 def recognise_columns(table: OpenTable, known: DeclaredColumns, apart: Collection[str] = ()) -> dict[str, str]:
-    """Return the kind of each column that is no plain number, by its name, its type in the file or its inferred kind.
+    """Return the kind of each column that is not a plain number, by its name, its type in the file or its inferred kind.
 
     A kind is "id", "birth", "date", "text" or "category". Declared columns and those in `apart`, such as the label, are
     not judged.

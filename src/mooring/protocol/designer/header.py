@@ -53,7 +53,7 @@ MOST_COLUMNS = 5000
 _FEW_NUMBERS = 10  # so few distinct whole numbers may be codes
 _PERSON = re.compile(r"(^|_)(patient|person|subject|client|participant)s?($|_)|(^|_)(mrn|ssn|pid|nhs)($|_)")
 Persons = npt.NDArray[np.int64]
-"""The number of the person that each row belongs to, from 0 on."""
+"""For each row, the number of the person to whom it belongs, from 0 on."""
 _ABOVE = """\
 # The header of a table, for 'mooring study merge'. It was made from rows: ranges run from the fifth lowest person to the
 # fifth highest, widened and rounded outward, and words of fewer than five persons are left out. Read it before you send it.
@@ -144,7 +144,7 @@ def infer_header(
     n_persons = np.unique(persons).size
     if n_persons < 2 * FEWEST_ROWS:
         problem = (
-            f"A header needs the rows of {2 * FEWEST_ROWS} persons or more, and the table has those of {n_persons}."
+            f"A header needs the rows of {2 * FEWEST_ROWS} persons or more, and the table has rows of {n_persons}."
         )
         raise InputError("data file", problem=problem, cure="Add rows, or do not send a header.")
     columns, undescribed, notes = [], [], []
@@ -187,7 +187,7 @@ def _describe(column: InferredColumn, persons: Persons, *, is_named: bool) -> tu
     if column.kind == "time":
         return _describe_days(column, persons)
     first = _find_first(column, persons)
-    column, persons = column.keep(first), persons[first]  # what counts rows below counts persons
+    column, persons = column.keep(first), persons[first]  # now counts of rows are counts of persons
     note = f"{', '.join(column.missing_words)} taken for a missing value" if column.missing_words else ""
     missing: MissingRule = "fill" if column.missing_words or column.n_missing >= FEWEST_ROWS else "refuse"
     if column.kind == "category":
@@ -195,7 +195,7 @@ def _describe(column: InferredColumn, persons: Persons, *, is_named: bool) -> tu
         if personal := find_personal(column.word_counts, is_named=is_named):
             return None, personal
         if not words or n_words > MAX_CATEGORIES:
-            return None, "free text, identifiers, or numbers and dates not written as 2.5 and 2026-01-31"
+            return None, "free text, identifiers, or numbers and dates that are not written as 2.5 and 2026-01-31"
         if len(words) + len(column.missing_words) < n_words:
             note += f"{'; ' if note else ''}words of fewer than {FEWEST_ROWS} persons are left out"
         return Column(
@@ -215,7 +215,7 @@ def _describe(column: InferredColumn, persons: Persons, *, is_named: bool) -> tu
 
 
 def _find_first(column: InferredColumn, persons: Persons) -> npt.NDArray[np.bool_]:
-    """Return which rows are the first of a person with a value; a missing value counts as a value."""
+    """Return a mask of the rows in which a person has a value for the first time; a missing value counts as a value."""
     values = np.asarray(word_places(encode_distinct(column.values)), dtype=np.int64)
     first = np.zeros(persons.size, dtype=np.bool_)
     first[np.unique(values * (persons.max() + 1) + persons, return_index=True)[1]] = True

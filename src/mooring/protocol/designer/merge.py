@@ -18,7 +18,7 @@ from mooring.tables.suggestion import WordMatcher
 _MOST_MISSPELT = 1000  # names of a site among which misspelt ones are looked for
 _LONGEST_COMPARED = 40
 _MOST_ALIKE = 60  # names of a site whose content is compared
-_LEAST_OVERLAP = 0.8  # of two ranges that may be those of the same column
+_LEAST_OVERLAP = 0.8  # of the ranges of two columns that may be the same
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,10 @@ def merge_headers(headers: Sequence[Header]) -> tuple[MergedColumn, ...]:
     """Return all columns of all sites, each with the differences between the sites."""
     n_sites = len({header.site for header in headers})
     if n_sites < max(2, len(headers)):
-        expected, got = "two or more, of different sites", f"{len(headers)} of {n_sites} sites"
-        raise InputError("headers", expected=expected, got=got, cure="Give one header per site.")
+        problem = (
+            f"Two headers or more of different sites are needed, and there are {len(headers)}, of {n_sites} sites."
+        )
+        raise InputError("headers", problem=problem, cure="Give one header per site.")
     everywhere = set.intersection(*(set(header.described) for header in headers))
     apart = {header.site: [name for name in header.described if name not in everywhere] for header in headers}
     misspelt = max(map(len, apart.values())) <= _MOST_MISSPELT
@@ -59,7 +61,7 @@ def merge_headers(headers: Sequence[Header]) -> tuple[MergedColumn, ...]:
 def _pair_by_content(
     header: Header, headers: Sequence[Header], near: Mapping[str, Mapping[str, str]]
 ) -> dict[str, str]:
-    """Map each column that the site lacks to its column with the same content, where neither matches any other."""
+    """Map each column that the site lacks to the site's column with the same content, if neither matches another column."""
     lacking = {
         name: other
         for other in headers
@@ -82,7 +84,7 @@ def _pair_by_content(
 
 
 def _hold_the_same(column: Column, other: Column) -> bool:
-    """Whether two columns may mean the same by what they hold: words for the same categories, or nearly the same range."""
+    """Whether two columns may have the same meaning: they hold words for the same categories, or nearly the same range."""
     if "category" in (column.kind, other.kind):
         if column.kind != other.kind:
             return False
@@ -96,7 +98,7 @@ def _hold_the_same(column: Column, other: Column) -> bool:
 
 
 def _find_near(forms: Sequence[str], known: Mapping[str, str]) -> str:
-    """Return the site's name that shares a form with this one; empty if there is none."""
+    """Return the first known name that has one of these forms; empty if there is none."""
     return next((known[form] for form in forms if form in known), "")
 
 
@@ -147,7 +149,7 @@ def draft_merged(
 
 
 def _merge(name: str, headers: Sequence[Header], near: Mapping[str, str], alike: Mapping[str, str]) -> MergedColumn:
-    """Merge the column `name`; for sites that lack it, `near` is the nearest name, and `alike` has the same content."""
+    """Merge the column `name`; for sites that lack it, `near` and `alike` hold columns with a similar name or content."""
     descriptions = {header.site: header.described.get(name, "") for header in headers}
     declared = {header.site: header.by_name[name] for header in headers if name in header.by_name}
     conflicts = []
@@ -189,7 +191,7 @@ def _reconcile(name: str, declared: Mapping[str, Column]) -> tuple[dict[str, Any
         if kinds == {"number"}:
             doubtful = _find_doubtful(words, declared)
             conflicts += [
-                f"{word} may be a value at {', '.join(sites)}, and is missing elsewhere"
+                f"{word} may be a value at {', '.join(sites)}, and stands for a missing value elsewhere"
                 for word, sites in doubtful.items()
             ]
             words = [word for word in words if word not in doubtful]

@@ -21,8 +21,8 @@ def find_personal(words: Collection[str], *, is_named: bool = False) -> str:
     """Return why words may identify single persons; empty if they do not seem to.
 
     One mail address is enough. Identifiers and names are looked for only in columns that the site did not name as a category
-    itself, and must be half of the words or more. An identifier has at least four digits in a row, or at least three if
-    it has letters and no space. A name consists of two to four words that begin with a capital letter.
+    itself, and must make up half of the words or more. An identifier has at least four digits in a row, or at least three
+    if it has letters and no space. A name consists of two to four words that begin with a capital letter.
 
     Examples
     --------

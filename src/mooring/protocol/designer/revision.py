@@ -1,4 +1,4 @@
-"""Changes of a study's file: further members in its roster, or a public file that is made from public rows."""
+"""Changes of a study's file: further members in its roster, or the digest of a public file."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.messages.study_file import parse_study, read_plain, read_text
 from mooring.protocol.messages.study_text import render_member
 from mooring.protocol.registry import get_exchange
+from mooring.serialization import count_noun
 from mooring.tables.encoder import encoded_batches
 from mooring.typing import Progress
 
@@ -103,9 +104,9 @@ def project_study(
     path : path
         The study's file, which is written again; the projection lies beside it.
     public_rows : path
-        A table of public rows, never a participant's, with the study's columns. Its labels are not read.
+        A table of public rows, never of a participant's rows, with the study's columns. Its labels are not read.
     components : int, optional
-        Default: what the study says.
+        Number of components; by default, that of the study.
     """
     path = Path(path)
     plain = read_plain(path)
@@ -116,8 +117,10 @@ def project_study(
     prepared = exchange.prepare_public_file(entries, components)
     study = Study.from_dict(plain | {"mechanism": prepared}, folder=path.parent)
     if study.participants:
-        expected, got = "one without a roster yet", f"a roster of {len(study.participants)}, who agreed on it as it is"
-        raise InputError("study", expected=expected, got=got, cure="Make the projection before anybody is enrolled.")
+        problem = (
+            f"The study has a roster, and {count_noun(len(study.participants), 'participant')} agreed on it as it is."
+        )
+        raise InputError("study", problem=problem, cure="Make the projection before anybody is enrolled.")
     batches = partial(encoded_batches, study.schema, public_rows, labels="ignore", ignore=ignore, progress=progress)
     public = exchange.fit_public_file(study, lambda: (batch.rows for batch in batches()))
     from safetensors.numpy import save

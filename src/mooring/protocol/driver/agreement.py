@@ -134,7 +134,7 @@ class Agreement:
         return moved
 
     def _consider(self, study: Study, path: Path, source: str) -> bool:
-        """Accept a draft, or a complete study with this member's keys after a person's yes; return whether it is new."""
+        """Accept a draft, or a complete study with this member's keys if a person agrees; return whether it is new."""
         workspace, post = self.workspace, self.post
         if not study.is_complete:
             is_known = workspace.has_study and (workspace.study.is_complete or workspace.study.digest == study.digest)

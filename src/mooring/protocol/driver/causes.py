@@ -1,4 +1,4 @@
-"""For whom everybody waits: the members whose next file holds up a step, as the list of steps and a place's files show.
+"""Finds the members for whom everybody waits, from the list of steps and the files at a place.
 
 A participant may wait for a file of the analyst, who cannot make it before somebody else has sent a file. The causes are
 the members at the end of such chains.

@@ -2,8 +2,8 @@
 
 It follows the list of steps. One pass (`Driver.advance`) fetches the files that are addressed to the member, runs
 the steps that are ready, and puts what they made at the place. If a pass is interrupted, the next one continues: it finds
-in the folder what steps have made, compares what was put with the files at the place, and accepts no version of a file
-that was replaced before. Nothing depends on clocks, except how long files are awaited that a step can do without.
+in the folder what steps have made, compares what was put with the files at the place, and does not accept an older version
+of a file again. Nothing depends on clocks, except for how long a step waits for files that it can do without.
 `Driver.look` reports the state and changes nothing.
 """
 
@@ -58,12 +58,12 @@ class Waiting(Record):
     senders: tuple[str, ...] = ()
     """Senders of missing files, even where these wait for others."""
     most_minutes: int = 0
-    """For how long it waits for them at most, because it can do without their files; 0 without a limit."""
+    """The maximum number of minutes that it waits for them, if it can do without their files; 0 without a limit."""
 
     def __str__(self) -> str:
         words = f"'{self.title}' waits for {', '.join(self.members) or ' and '.join(self.lacks)}"
         if self.most_minutes:
-            words += f", for {self.most_minutes} minutes at most: the files of the others suffice"
+            words += f", for {self.most_minutes} minutes at most, because the files that are there suffice"
         return f"{words}."
 
 
@@ -76,7 +76,7 @@ class Turn(Record):
     questions: tuple[OpenQuestion, ...] = ()
     """Questions that nobody has answered yet."""
     left: tuple[str, ...] = ()
-    """Commands of steps that are ready, but that a person has to run, or to start a run for."""
+    """Commands of steps that are ready but were not taken: a person has to answer their questions, or to start the run."""
     members: tuple[Standing, ...] = ()
     """Who has done what, as the files at the place show."""
     is_finished: bool = False
@@ -205,7 +205,7 @@ class Driver:
         return moved
 
     def _seal(self, route: Route, source: Path) -> Path:
-        """Return the envelope of a file for one member, which is made once; a file for several members as it is."""
+        """Return the envelope of a file for one member, which is made once, or a file for several members as it is."""
         if not route.only_recipient:
             return source
         if (beside := envelope.envelope_of(source)).is_file():  # the step sealed it
@@ -262,7 +262,7 @@ class Driver:
     def list_own_states(self) -> list[StepState]:
         """Return the steps that a run takes for this member, with their states.
 
-        Rows are not shared once it is too late: privacy budget would be spent for nothing.
+        Once it is too late for bundles, the step that shares rows is left out: it would spend privacy budget for nothing.
         """
         return [
             state
@@ -428,7 +428,10 @@ class Driver:
         return {asked.name: True for asked in step.list_questions(self.workspace) if asked.kind == "tick"}
 
     def _awaits_reading(self) -> bool:
-        """Whether steps wait until a person says how the table is read; not if consent was given and rows are adapted."""
+        """Whether steps wait until a person says how the table is read.
+
+        They do not wait if sharing was decided beforehand and the study adapts rows that do not fit.
+        """
         is_asked = any(question.kind == "reading" for question in self._open)
         is_attended = self.given.share == "ask"
         return is_asked and (is_attended or not exchange_of(self.workspace.study).adapts_rows(self.workspace.study))
@@ -492,7 +495,7 @@ class Driver:
                 )
 
     def _describe_folder(self) -> object:
-        """Return a value that changes when a file that steps read does."""
+        """Return a value that changes when a file that steps read changes."""
         workspace = self.workspace
         tables = [
             value
@@ -521,7 +524,7 @@ class Driver:
         return not self.list_missing()
 
     def list_missing(self) -> list[Route]:
-        """Return the routes of files for this member alone that have not arrived, besides those that its steps wait for."""
+        """Return the routes of files for this member alone that have not arrived, and that none of its steps waits for."""
         workspace, own_name = self.workspace, self.workspace.identify().name
         awaited = [
             each.file.replace("NAME", "*") for state in self.list_own_states() for each in state.step.awaits or ()

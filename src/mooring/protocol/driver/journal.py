@@ -30,7 +30,7 @@ class Entries(Record):
     checked: str = ""
     """SHA-256 of the table that was checked last."""
     waits: dict[str, float] = field(default_factory=dict)
-    """By `Awaited.file`, the Unix time since which files that a step can do without have been awaited."""
+    """By `Awaited.file`, the Unix time at which a step began to wait for files that it can do without."""
 
 
 class Journal:

@@ -55,7 +55,7 @@ class Post:
     """For each path at the place: the version that need not be looked at again."""
     _noticed: set[str] = field(default_factory=set, repr=False)
     _digests: dict[Path, tuple[tuple[int, ...], str]] = field(default_factory=dict, repr=False)
-    """Digests of this member's own files, with size, time and number of each, so that a large bundle is hashed only once."""
+    """Digests of this member's own files, with size, time and inode of each, so that a large bundle is hashed only once."""
 
     def hash_own(self, path: Path) -> str:
         """Return the SHA-256 of a file of this member's folder."""

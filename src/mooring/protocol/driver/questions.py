@@ -59,7 +59,7 @@ class Given:
     """For how many minutes the run waits for files that a step can do without, such as those of combiners beyond the
     threshold."""
     n_members: int = 0
-    """Number of members besides the analyst. Once as many have joined, the analyst is asked whether these are all."""
+    """Number of members besides the analyst. Once that many have joined, the analyst is asked whether these are all."""
 
     def answer(self, question: OpenQuestion) -> bool | None:
         """Return the answer that was given beforehand; None if there is none."""
@@ -91,7 +91,7 @@ def describe_terms(study: Study) -> tuple[tuple[str, str], ...]:
         values = (
             ", ".join(label.classes) if label.kind == "classes" else f"a number from {label.low:g} to {label.high:g}"
         )
-        seen = "; the analyst sees it of every row as it is" if study.mechanism.shows_labels else ""
+        seen = "; the analyst sees its value for every row" if study.mechanism.shows_labels else ""
         facts.append(("Predicts", f"{label.column} ({values}){seen}"))
     facts += [*list_members(study), *exchange.describe_study(study)]
     if (forecast := exchange.forecast(study)) is not None:

@@ -85,7 +85,7 @@ def check_routed(path: Path, route: Route, study: Study) -> str:
     with open_plain_file(path, what="the file") as file:
         parcel = check_parcel(path, file)
     if parcel.manifest["signer"] != sender.signing_key:
-        reason = f"it is signed by somebody else than {sender.name}"
+        reason = f"it is not signed by {sender.name}"
         raise RefusedError("the file", reason=reason, cure="Ask its sender to put it again.")
     study.require_same(parcel.manifest, what="the file")
     if (parcel.form == ENVELOPE) != bool(route.only_recipient):

@@ -1,1 +1,1 @@
-"""What travels between roles, and the bounded readers of it; nothing here knows who sends it."""
+"""Messages between roles, and readers that bound what they read; nothing here depends on a sender's role."""

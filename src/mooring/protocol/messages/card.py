@@ -106,7 +106,7 @@ class _Card(Record):
         return Member(self.name, self.signing_key, self.sealing_key, self.sealing_proof, *first)
 
     def write(self, path: Path) -> None:
-        """Write the card's file; all values are of plain letters and digits."""
+        """Write the card's file; no value has a character that TOML escapes."""
         keys = ("name", "signing_key", *(["sealing_key", "sealing_proof"] if self.sealing_key else []), "proof")
         lines = [
             "# A card of mooring: public keys, and proofs that its writer holds their private halves.",
@@ -165,7 +165,7 @@ def spend_combining_key(path: str | Path) -> None:
 
 
 def read_card(path: str | Path) -> tuple[Role, Member]:
-    """Read a card; one whose writer does not hold its signing key, or that was changed since, is refused."""
+    """Read a card. It is refused if its writer does not hold its signing key, or if it was changed since."""
     card = _read(path)
     return card.role, card.member
 
@@ -201,7 +201,7 @@ def _parse(content: bytes, file_name: str) -> _Card:
     if not (is_well_formed and verify(member.signing_key, bytes.fromhex(card.proof), _signed_text(role, member))):
         raise RefusedError(
             f"the card of {member.name!r}",
-            reason="its proof is not by the key that it names, so it was changed or is not its writer's",
+            reason="its proof was not made with the signing key on it, so it was changed or is not its writer's",
             cure="Ask for the card again, by a way you trust.",
         )
     _require_own_sealing_key(member)
@@ -209,7 +209,7 @@ def _parse(content: bytes, file_name: str) -> _Card:
         if not Member(member.name, member.signing_key, "", "", key, key_proof).holds_combining_key:
             raise RefusedError(
                 f"the card of {member.name!r}",
-                reason="the proof of a combining key is not by the key that it names, so it was changed",
+                reason="the proof of a combining key was not made with the signing key on it, so it was changed",
                 cure="Ask for the card again, by a way you trust.",
             )
     return card
@@ -219,7 +219,7 @@ def _require_own_sealing_key(member: Member) -> None:
     if member.sealing_key and not member.holds_sealing_key:
         raise RefusedError(
             f"the card of {member.name!r}",
-            reason="the proof of its sealing key is not by the key that it names, so it was changed",
+            reason="the proof of its sealing key was not made with the signing key on it, so it was changed",
             cure="Ask for the card again, by a way you trust.",
         )
 

@@ -1,8 +1,8 @@
 """Envelopes: a file for one member, sealed to its key and signed by its sender, so that any carrier will do.
 
 The content is encrypted in blocks of 1 MiB with a key that is used for nothing else, by ChaCha20-Poly1305 in the STREAM
-construction (Hoang, Reyhanitabar, Rogaway and Vizár, 2015), as age's files are: a nonce is the number of its block, and
-says whether the block is the last, so that blocks cannot be exchanged, left out or cut off. The key is sealed to the
+construction (Hoang, Reyhanitabar, Rogaway and Vizár, 2015), as in the file format of age. The nonce of a block states its
+number and whether it is the last, so that blocks cannot be exchanged, left out or cut off. The key is sealed to the
 recipient (HPKE).
 """
 
@@ -70,14 +70,14 @@ def seal_file(
 def open_envelope(source: Path, target: Path, *, study: Study, reader: Vault, name: str, senders: set[str]) -> None:
     """Write the content of an envelope to `target`, or refuse it with a reason and leave `target` as it was.
 
-    `reader` is the vault of the member for whom it must be, `name` is the name that the content must have, and `senders`
-    are the signing keys that may have signed it.
+    `reader` is the vault of the member to whom the envelope must be sealed, `name` is the name that the content must have,
+    and `senders` are the signing keys that may have signed the envelope.
     """
     with open_plain_file(source, what=_WHAT) as file:
         header, fields = read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
         n_bytes, signer = fields["bytes"], str(fields["signer"])
         if signer not in senders:
-            raise _refuse("it is signed by somebody else than its sender")
+            raise _refuse("it is signed by somebody else, not by the member that should have sent it")
         study.require_same({"study": fields["study"]}, what=_WHAT)
         if fields["recipient"] != reader.signing_key.public:
             raise _refuse("it is for another member")

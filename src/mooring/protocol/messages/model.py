@@ -2,8 +2,8 @@
 
 A model that is delivered is signed by the analyst, in the layout of `mooring.protocol.messages.signed_file`; the analyst's
 own copy has the same fields without a signature. The fields name the outcome, the function, how scores become
-probabilities, and the sizes of the arrays; a reader knows what the study's models of that outcome take and predict, works
-out which arrays there must be, and refuses anything else before it takes memory for them. Nothing in the file is run.
+probabilities, and the sizes of the arrays. A reader knows what the study's models of that outcome take and predict. It works
+out which arrays there must be, and refuses any others before it allocates memory for them. Nothing in the file is run.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _list_tensors(fields: Fields, spec: ModelSpec) -> Tensors:
     used = {"inputs", *(side for _, sides in arrays.values() for side in sides)}
     sizes = {name: fields[name] for name in _SIZES}
     if any(not isinstance(size, int) or (size < 1 if name in used else size != 0) for name, size in sizes.items()):
-        raise refuse_model("one of its sizes is missing, or is not that of a model of its kind")
+        raise refuse_model("one of its sizes is missing, or no model of its kind has such a size")
     if fields["inputs"] != spec.n_arguments:
         raise refuse_model("it does not take as many inputs as the study's models do")
     if cast(int, fields["trees"]) > MOST_TREES:

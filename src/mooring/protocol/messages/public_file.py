@@ -17,7 +17,7 @@ _LARGEST = 1e6  # upper bound of a number in the file, far above any that moorin
 
 
 def read_public_file(study: Study, digest: str, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Matrix]:
-    """Return arrays of these shapes, finite and below 10⁶, from the file beside the study that has this digest."""
+    """Return arrays of these shapes, finite and below 10⁶, from the file beside the study; the file must have the digest."""
     cure = f"Put {public_file_name(study)}, which came with the study, beside it."
     if study.folder is None:
         raise StorageError("the public projection", reason="the study was not read from a folder", cure=cure)

@@ -9,7 +9,7 @@ _MOST_WORDS = 500
 
 
 def require_reasoned(what: str, decision: str) -> None:
-    """Refuse a decision that does not say who decides and why; an empty one is none."""
+    """Refuse a decision that does not say who decides and why; an empty text is accepted, since it decides nothing."""
     if decision and not is_reasoned(decision):
         expected = f"NAME: REASON, of at most {_MOST_WORDS} printable characters"
         raise InputError(what, expected=expected, got=repr(decision)[:80], cure="Say who decides, and why.")

@@ -102,7 +102,7 @@ def read_header(file: BinaryIO, *, what: str) -> Header:
     first = file.read(8)
     length = int.from_bytes(first, "little")
     if len(first) < 8 or not 2 <= length <= min(MOST_HEADER_BYTES, size - 8):
-        raise _refuse(what, "it is no mooring file, or it is cut short")
+        raise _refuse(what, "it is not a file of mooring, or it is cut short")
     text = file.read(length)
     try:
         metadata = json.loads(text)["__metadata__"]
@@ -119,7 +119,7 @@ def require_header(header: Header, tensors: Tensors, *, what: str) -> None:
     if any(side < 0 for spec in tensors.values() for side in spec.shape):
         raise _refuse(what, "it states a negative size")
     if header.raw != encode_header(tensors, header.metadata):
-        raise _refuse(what, "its arrays are not those, of the type and shape, that the study asks for")
+        raise _refuse(what, "its arrays do not have the names, types and shapes that the study asks for")
     if header.size != header.data_start + sum(spec.n_bytes for spec in tensors.values()):
         raise _refuse(what, "its length is not what its header says")
 
@@ -171,7 +171,7 @@ def read_signed(
     with open_plain_file(path, what=what) as file:
         header, fields_read = read_signed_header(file, kind=kind, fields=fields, what=what)
         if fields_read["signer"] not in signed_by:
-            raise _refuse(what, "it is signed by somebody else than the study says")
+            raise _refuse(what, "it is signed by somebody else, not by the member that the study names")
         specs = tensors(fields_read)
         require_header(header, specs, what=what)
         data = file.read(header.size - header.data_start)
@@ -200,7 +200,7 @@ def read_signed_header(
     The manifest must have exactly `fields`. Arrays are not read.
     """
     header = read_header(file, what=what)
-    if list(header.metadata) != ["manifest", "signature"]:  # in this order: else one signature would have two files
+    if list(header.metadata) != ["manifest", "signature"]:  # in this order, so that a signature fits one file only
         raise _refuse(what, "it has no manifest and signature, or more than these")
     manifest = header.metadata["manifest"]
     try:
@@ -209,9 +209,9 @@ def read_signed_header(
     except (ValueError, RecursionError):
         raise _refuse(what, "its manifest cannot be read") from None
     if not isinstance(plain, dict) or set(plain) != {"kind", "format", "signer", "data", *fields}:
-        raise _refuse(what, "its manifest does not say what it must, and nothing else")
+        raise _refuse(what, "its manifest does not have exactly the expected fields")
     if any(not isinstance(value, str | int) or isinstance(value, bool) for value in plain.values()):
-        raise _refuse(what, "its manifest holds other things than words and whole numbers")
+        raise _refuse(what, "its manifest holds values other than text and whole numbers")
     if plain["kind"] != kind or plain["format"] != FORMAT:
         raise RefusedError(what, reason="it is of another kind or format", cure="Use the same version of mooring.")
     rest = {name: value for name, value in plain.items() if name not in ("kind", "format")}
@@ -228,7 +228,7 @@ def _refuse(what: str, reason: str) -> RefusedError:
 
 def _describe_array(array: npt.NDArray[Any]) -> TensorSpec:
     if not isinstance(array, np.ndarray) or array.dtype.str[1:] not in _DTYPE_NAMES:
-        raise TypeError("only plain float32, float64, int32 and uint8 arrays travel")
+        raise TypeError("only plain float32, float64, int32 and uint8 arrays can be written")
     return TensorSpec(_DTYPE_NAMES[array.dtype.str[1:]], array.shape)
 
 

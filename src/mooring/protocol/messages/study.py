@@ -39,11 +39,11 @@ class Study:
     participants, helpers : tuple of Member
         Who contributes rows, and who combines secure sums without contributing any.
     missing_words : tuple of str
-        What stands for a missing value besides "?", "NA", "NaN", "null" and nothing at all.
+        What stands for a missing value besides "?", "NA", "NaN", "null" and an empty cell.
     ids : tuple of str
         Columns that name rows: they are never uploaded and never features, and are written beside predictions.
     smallest_class : int
-        A participant with fewer rows of a class (but some) does not share: such rows stand out.
+        A participant that has rows of a class, but fewer than this, does not share: such rows stand out.
     image_shape : tuple of int
         Shape of the image in every row; empty if rows are not images.
     upload_limits : tuple of str
@@ -175,7 +175,7 @@ class Study:
         if fields.get("study") != self.digest or fields.get("nonce", self.nonce) != self.nonce:
             raise RefusedError(
                 what,
-                reason="it was made for another study, another roster, or another version of this one",
+                reason="it was made for another study, or for this study with another roster or other settings",
                 cure="Compare fingerprints with the others: 'mooring study show' prints them.",
             )
 
@@ -185,7 +185,8 @@ class Study:
         """Return the study with further members; members who are enrolled already are not changed."""
         known, helping = _by_names(self.participants, participants), _by_names(self.helpers, helpers)
         if analyst is not None and self.analyst not in (None, analyst):
-            raise InputError("roster", expected="one analyst", got="two", cure="Take one out of the study.")
+            problem = "The roster already has an analyst, and a study has only one."
+            raise InputError("roster", problem=problem, cure="Take one of the two out.")
         return replace(self, participants=known, helpers=helping, analyst=analyst or self.analyst)
 
     def as_dict(self) -> dict[str, Any]:
@@ -253,8 +254,8 @@ class Study:
                 names = " and ".join(
                     repr(member.name) for member, value in zip(everybody, values, strict=True) if value == twice
                 )
-                cure = "Take one out; who joins in two roles needs a folder and a vault for each."
-                raise InputError("roster", expected=f"different {what}", got=f"those of {names} alike", cure=cure)
+                cure = "Take one of them out. Whoever joins in two roles needs a folder and a vault for each."
+                raise InputError("roster", problem=f"The {what} of {names} in the roster are the same.", cure=cure)
         for member in everybody:
             needs_key = self.mechanism.seals_anchor and member in self.participants
             if (needs_key or member.sealing_key) and not member.holds_sealing_key:

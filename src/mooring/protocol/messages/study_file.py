@@ -40,20 +40,22 @@ def read_text(path: Path) -> str:
     try:
         return read_bounded(path, _MOST_BYTES, what=what).decode("utf-8")
     except UnicodeDecodeError:
-        raise StorageError(what, reason="it is no text", cure="Check the path.") from None
+        raise StorageError(what, reason="it is not text", cure="Check the path.") from None
 
 
 def parse_study(text: str) -> dict[str, Any]:
     """Return the tables of a study's text, after checking bounds within which parsing takes about a second."""
     require_size(text)
     if _LONG_KEY.search(text):  # a parser takes time that grows with the square of a key's parts
-        raise InputError("study", expected="without keys of many parts", got="one of 17 or more", cure="Correct it.")
+        problem = "The study's file has a key that consists of 17 or more parts."
+        raise InputError("study", problem=problem, cure=_CURE)
     try:
         return deepcopy(_load(text))
     except (tomllib.TOMLDecodeError, RecursionError) as problem:
-        raise InputError("study", expected="TOML", got=f"a mistake: {problem}", cure="Correct that line.") from None
+        words = f"The study's file is not valid TOML: {problem}."
+        raise InputError("study", problem=words, cure="Correct that line.") from None
     except ValueError:  # a whole number of thousands of digits
-        raise InputError("study", expected="TOML", got="a number that is too large", cure="Correct it.") from None
+        raise InputError("study", problem="The study's file has a number that is too large.", cure=_CURE) from None
 
 
 _load = lru_cache(maxsize=8)(tomllib.loads)  # a run reads the same study at every step
@@ -61,11 +63,13 @@ _load = lru_cache(maxsize=8)(tomllib.loads)  # a run reads the same study at eve
 
 def require_size(text: str) -> None:
     """Raise an `InputError` if a study's text is too long or has too many entries."""
-    cure = "Declare columns alike by one 'names'."
+    cure = "Declare columns that are alike in one table, with 'names'."
     if len(text) > _MOST_BYTES or len(text.encode()) > _MOST_BYTES:
         raise InputError("study", expected="a file of at most 1 MB", got="a larger one", cure=cure)
     if sum(map(text.count, ",=[{.")) > _MOST_ENTRIES:
-        raise InputError("study", expected=f"at most {_MOST_ENTRIES} entries", got="more entries", cure=cure)
+        raise InputError(
+            "study", expected=f"a file of at most {_MOST_ENTRIES:,} entries", got="more entries", cure=cure
+        )
 
 
 @dataclass(frozen=True)
@@ -161,9 +165,8 @@ class _StudyFile(Record):
 def study_entries(plain: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a `Study`, from the values of `Study.as_dict` or from the tables of a study's file."""
     if type(plain.get("format")) is not int or plain["format"] != FORMAT:
-        got = "another whole number" if type(plain.get("format")) is int else "none"
-        cure = "This mooring reads no other; use the version that the study was made with."
-        raise InputError("format of the study", expected=str(FORMAT), got=got, cure=cure)
+        cure = f"This mooring reads format {FORMAT} only. Use the version of mooring that the study was made with."
+        raise InputError("format of the study", problem=f"The study does not state the format {FORMAT}.", cure=cure)
     file = read_entries(_StudyFile, plain, what="study", cure=_CURE)
     rows = read_entries(_Rows, file.rows, what="rows", cure=_CURE)
     columns = _read_columns(file.columns)
@@ -197,8 +200,8 @@ def _check_limits(limits: _Limits) -> None:
     for words in limits.uploads:
         LeakageLimit.parse(words)
     if limits.model and not LeakageLimit.parse(limits.model).measure.startswith("membership_at"):
-        got, cure = "a limit on another measure", "Correct [limits]."
-        raise InputError("limits", expected="of the model, one on membership", got=got, cure=cure)
+        problem = "The limit on the model in [limits] is not a limit on membership."
+        raise InputError("limits", problem=problem, cure='For example: model = "membership at most 5 %".')
 
 
 def declared_columns(plain: Mapping[str, Any]) -> tuple[Column, ...]:
@@ -215,12 +218,14 @@ def _read_columns(entries: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
     columns: list[Column] = []
     width, n_letters = 0, 0
     unfilled = [entry for entry in entries if [] in (entry.get("range"), entry.get("categories"))]
-    if still_open := [repr(entry["name"]) for entry in unfilled if "name" in entry]:  # a draft's have an entry each
+    if still_open := [
+        repr(entry["name"]) for entry in unfilled if "name" in entry
+    ]:  # in a draft, each has its own table
         raise InputError(
             "columns",
             expected="filled in",
             got=f"{len(still_open)} open: {', '.join(still_open[:10])}{', …' * (len(still_open) > 10)}",
-            cure='Give each its range; to one of words, kind = "category" and categories = ["…", "…"].',
+            cure='Give each column its range. A column of words needs kind = "category" and categories = ["…", "…"].',
         )
     for entry in entries:
         columns += (added := _columns_from(entry))
@@ -234,12 +239,17 @@ def _columns_from(plain: Mapping[str, Any]) -> tuple[Column, ...]:
     names: Any = plain["names"] if "names" in plain else [plain.get("name")]
     fine = isinstance(names, list) and names and all(isinstance(name, str) and name.strip() == name for name in names)
     if not fine or "" in names or ("name" in plain and "names" in plain):
-        got = "both" if "name" in plain and "names" in plain else "neither, or an empty or padded one"
+        got = (
+            "both"
+            if "name" in plain and "names" in plain
+            else "neither, or a name that is empty or has spaces around it"
+        )
         raise InputError("a column", expected='name = "…" or names = ["…", …]', got=got, cure="Name every column.")
     where = f"column {names[0]!r}"
     table = read_entries(_Column, plain, what=where, within=where, cure=_CURE)
     if table.at and table.kind != "age":
-        raise InputError(f"at of {where}", expected='given with kind = "age" only', got="given", cure=_CURE)
+        problem = f"The {where} has an entry 'at', which only columns with kind = \"age\" have."
+        raise InputError(f"at of {where}", problem=problem, cure=_CURE)
     low, high, day = 0.0, 0.0, table.at
     if table.kind == "date":
         day, high = _days_of(where, table.range)
@@ -277,7 +287,7 @@ def _range_of(where: str, ends: Sequence[Any] | None) -> tuple[float, float]:
         )
     try:
         return float(ends[0]), float(ends[1])
-    except OverflowError:  # whole numbers have no end in TOML
+    except OverflowError:  # whole numbers in TOML are unbounded
         got = "a number that is too large"
         raise InputError(f"range of {where}", expected="finite", got=got, cure=_CURE) from None
 

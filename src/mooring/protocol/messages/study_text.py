@@ -12,10 +12,10 @@ from mooring.mechanisms.settings import MechanismSettings
 TODO = "# TODO:"
 """Marks the lines of a draft that are still open."""
 _OPEN = {
-    "range": f"[]  {TODO} the lowest and highest value that can be, for example [0, 120]; words need kind and categories",
-    "days": f'[]  {TODO} the first and last day that can be, for example ["2000-01-01", "2026-12-31"]',
+    "range": f"[]  {TODO} lowest and highest possible value, such as [0, 120]; words need kind and categories instead",
+    "days": f'[]  {TODO} first and last possible day, for example ["2000-01-01", "2026-12-31"]',
     "at": f'""  {TODO} a public day at which ages are counted, for example "2026-01-01"',
-    "categories": f'[]  {TODO} every word that can stand there, for example ["female", "male"]',
+    "categories": f'[]  {TODO} every word that can occur, for example ["female", "male"]',
     "classes": f'[]  {TODO} every class, for example ["no", "yes"]',
 }
 _HEAD = """\
@@ -42,12 +42,13 @@ _LABEL = """\
 """
 _COLUMNS = """\
 # Columns, in the order of the encoded rows. Ranges and categories should follow from what a column means, not from
-# data. missing = "refuse", "fill" (the middle) or "indicate" (and a further column tells); outside = "refuse" or "clip".
-# missing_words of a column count there only. kind = "date" has a range of days, ["2000-01-01", "2026-12-31"]; kind = "age"
-# is a date of birth, taken as the age in years at a public day: at = "2026-01-01", range = [0, 110].
+# data. missing = "refuse", "fill" (the middle) or "indicate" (the middle, and a further column marks it); outside = "refuse"
+# or "clip". missing_words of a column hold in that column only. kind = "date" has a range of days,
+# ["2000-01-01", "2026-12-31"]; kind = "age" is a date of birth, taken as the age in years at a public day:
+# at = "2026-01-01", range = [0, 110].
 """
 _ROSTER = """\
-# Who takes part, by public keys: from the cards that 'mooring join' writes, entered by 'mooring study enrol'.
+# Who takes part, by public keys. 'mooring study enrol' enters them from the cards that 'mooring join' writes.
 """
 
 

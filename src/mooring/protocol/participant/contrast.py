@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # attacks take a second to load, and a draft does not need th
 WIDEST_WITHOUT_PROJECTION = 30
 """Encoded rows that are wider are projected, unless a draft says otherwise."""
 ANCHOR_NOISE, DATA_NOISE = 0.1, 0.5
-"""v and σ of drafts, and of compared methods that add a noise which the study does not."""
+"""v and σ of drafts, and of compared methods whose kind of noise the study does not have."""
 
 
 def drafted_projection(study: Study) -> Projection:
@@ -56,7 +56,7 @@ def list_contrast(
 
 
 def contrast_to_sums(parts: Partition, projection: Projection, asked: AuditRequest) -> Sequence[OperatingPoint]:
-    """Return points that upload rows, for comparison with sums: of the requested methods, or one point with noise."""
+    """Return points that upload rows, for comparison with sums; by default, one point with noise on the rows."""
     from mooring.audit import point_with_noise
 
     h = projection.n_components

@@ -38,7 +38,7 @@ def _prove(vault: Vault, purpose: Purpose, key: str) -> tuple[str, str]:
 
 
 def issue_card(vault: Vault, path: Path, *, name: str, role: Role = "participant") -> Member:
-    """Write the card of a vault's owner; returns what it says.
+    """Write the card of a vault's owner, and return the member that it describes.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def find_membership(vault: Vault, study: Study) -> Member:
         owners = {study.analysts_key: "the analyst's"} | {helper.signing_key: "a helper's" for helper in study.helpers}
         if vault.signing_key.public in owners:
             reason = f"this vault is {owners[vault.signing_key.public]}, and this step is a participant's"
-            cure = "Run it where a participant's vault is, or give that with --vault."
+            cure = "Run it in the folder of a participant's vault, or name that vault with --vault."
         raise RefusedError("the study", reason=reason, cure=cure)
     return member
 
@@ -94,7 +94,7 @@ def find_membership(vault: Vault, study: Study) -> Member:
 def refuse_small_classes(
     study: Study, class_counts: Mapping[str, int] | None, why: str
 ) -> Iterator[InputError | RefusedError]:
-    """Return an error for each class with fewer rows than the study's smallest; `why` says what is wrong with such rows."""
+    """Yield an error for each class that has rows, but fewer than the study allows; `why` says what is wrong with them."""
     for name, count in (class_counts or {}).items():
         if 0 < count < study.smallest_class:
             reason = f"fewer than {study.smallest_class} rows have the label {name!r}, and {why}"
@@ -108,11 +108,11 @@ def read_check(vault: Vault, study: Study) -> CheckSummary | None:
     try:
         return read_record(CheckSummary, path, what="the record of the check", cure="Run 'mooring check' again.")
     except (InputError, StorageError):
-        return None  # the report tells what is damaged
+        return None  # the report says what is damaged
 
 
 def recall_exceeded(vault: Vault, study: Study, rows_digest: str) -> tuple[str, ...] | None:
-    """Return the limits that the last check did not show to be kept; None unless it was of these rows."""
+    """Return the limits that the last check did not show to be kept; None unless it was a check of these rows."""
     checked = read_check(vault, study)
     return checked.exceeded if checked is not None and checked.rows_digest == rows_digest else None
 
@@ -120,7 +120,7 @@ def recall_exceeded(vault: Vault, study: Study, rows_digest: str) -> tuple[str, 
 def require_limits(
     vault: Vault, study: Study, exceeded: tuple[str, ...] | None, override: str
 ) -> tuple[str, tuple[str, ...]]:
-    """Raise a `RefusedError` for a first upload without a check (None), or above the study's limits unless overridden.
+    """Refuse a first upload whose rows were not checked (`exceeded` is None), or that exceeds limits without an override.
 
     Returns the override and the limits that it overrides, both empty if all limits are kept. A bundle that is issued
     again keeps those of the first time, which are in the ledger.
@@ -136,9 +136,7 @@ def require_limits(
     reason, cure = "these rows were not checked", "Run 'mooring check' on this very table first."
     if exceeded:
         reason = "it was not shown that the upload keeps to it"
-        cure = (
-            "Stay out, ask for more noise, or give 'mooring share' --override 'NAME: REASON', which your report shows."
-        )
+        cure = "Do not share, ask for more noise, or add --override 'NAME: REASON' to 'mooring share'; your report shows it."
     asks = f"the study asks for {' and '.join(map(repr, study.upload_limits))}"
     raise RefusedError("the upload", reason=f"{asks}, and {reason}", cure=cure)
 
@@ -146,7 +144,7 @@ def require_limits(
 def hand_out(shared: ShareResult, kept: Path, output: Path, command: str) -> ShareResult:
     """Copy a bundle out of the vault, from `kept` to `output`.
 
-    Before it can leave, the record beside it says what was shared, and by whose override.
+    The record beside `kept` is written first. It says what was shared, and by whose override.
     """
     shared = replace(shared, command=command)
     write_atomically(kept.with_name(SHARE_FILE), shared.to_json().encode(), mode=0o600, what="the vault")

@@ -44,7 +44,7 @@ _MOST_NAMED = 10
 
 @dataclass(frozen=True)
 class AdjustmentRecord(Record):
-    """How the participant's held-out labelled rows changed the predictions. Nothing here is fitted to single rows."""
+    """How the participant's held-out labelled rows changed the predictions, without the rows themselves."""
 
     rows: Count
     left_out: Count
@@ -57,18 +57,17 @@ class AdjustmentRecord(Record):
     """The share of labelled new rows that lie within their intervals."""
 
     def __str__(self) -> str:
-        words = "Probabilities are recalibrated"
-        if self.radius is not None:
-            words = f"Nine of ten new rows are to lie within ± {self.radius:.3g} of the prediction"
-            words += "" if self.coverage is None else f", and {self.coverage:.0%} of the labelled ones do"
-            words += ": fitted"
-        words += (
-            f" on {self.rows} rows that {'the model was not trained on' if self.checked else 'you say were not shared'}"
-        )
-        words += f"; left out: {self.left_out} shared before or scored here" if self.left_out else ""
+        rows = f"{self.rows} rows that {'the model was not trained on' if self.checked else 'you say were not shared'}"
+        n_left_out = count_noun(self.left_out, "further held-out row was", "further held-out rows were")
+        left_out = f" {n_left_out} left out, because each was shared before or is scored here." if self.left_out else ""
         if self.radius is None:
-            words += ". The calibration is of recalibrated probabilities; scores are of the model as delivered"
-        return f"{words}."
+            return (
+                f"Probabilities are recalibrated on {rows}.{left_out} The calibration shown is that of the recalibrated "
+                "probabilities; scores are those of the model as delivered."
+            )
+        words = f"Nine of ten new rows should lie within ± {self.radius:.3g} of the prediction"
+        words += "" if self.coverage is None else f", and {self.coverage:.0%} of the labelled new rows do"
+        return f"{words}. This width was fitted on {rows}.{left_out}"
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ class Reading:
     unread: tuple[int, ...] = ()
     """Numbers of the rows that could not be read, counted from 1 without the header. They have no prediction."""
     ids: dict[int, dict[str, str]] = field(default_factory=dict)
-    """Their ids by column, by the number of the row."""
+    """The ids of these rows: for the number of each row, its ids by column."""
     reasons: tuple[Problem, ...] = ()
     """Why they could not be read."""
     adapted: tuple[Problem, ...] = ()
@@ -178,7 +177,7 @@ class Predictions:
     classes: tuple[str, ...]
     """The study's classes; empty for a number."""
     probabilities: Matrix | None
-    """Probability of each class, shape (n, classes); None for a number, and where the learner gives none."""
+    """Probability of each class, shape (n, classes); None for a number, and if the learner has no probabilities."""
     score: Score | None
     """Score of the joint model as it was delivered; None without labels."""
     local_only: Score | None
@@ -205,7 +204,7 @@ class Predictions:
     def as_table(self) -> dict[str, list[Any]]:
         """Return the columns of a table: ids, prediction and, if there are probabilities, probability_<class> per class.
 
-        The table has all rows in their order; those that could not be read have empty cells (None) but for their ids.
+        The table has all rows in their order; those that could not be read have empty cells (None) except for their ids.
         """
         shares = () if self.probabilities is None else np.round(self.probabilities, 6).T.tolist()
         named = {f"probability_{name}": column for name, column in zip(self.classes, shares, strict=False)}
@@ -239,8 +238,9 @@ class Predictions:
         lines += [] if joint is None else [f"Joint model on these rows: {joint.metric} {joint.with_interval()}."]
         lines += [] if alone is None else [f"A model of your raw rows alone: {alone.with_interval()}."]
         if self.n_shared:
-            trained = f"{count_noun(self.n_shared, 'of these rows was', 'of these rows were')} shared, and trained on"
-            return [*lines, f"{trained}: new rows may score less, and whether joining pays is not shown."]
+            shared = count_noun(self.n_shared, "of these rows was", "of these rows were")
+            trained = f"{shared} shared, so the model was trained on {'it' if self.n_shared == 1 else 'them'}."
+            return [*lines, f"{trained} New rows may score less, and whether joining pays is not shown."]
         return lines if self.gain is None else [*lines, self.gain.sentence()]
 
     def _repr_html_(self) -> str:
@@ -327,9 +327,9 @@ def predict_rows(
 ) -> Predictions:
     """Predict new rows, with or without their label, by what the analyst delivered in the folder `result`.
 
-    Rows are read as they are when they are shared. In a study that adapts cells that do not fit, the same is done here; in
-    others, rows with such a cell have no prediction. If `own_rows`, the rows that were shared, are given, a model is trained
-    on them alone for comparison.
+    Rows are read in the same way as for sharing. If a study adapts cells that do not fit, they are adapted here, too; in
+    other studies, rows with such a cell have no prediction. If the rows that were shared are given as `own_rows`, a model is
+    trained on them alone for comparison.
     """
     exchange = exchange_of(study)
     opened = exchange.open_result(vault, study, result)
@@ -345,7 +345,7 @@ def predict_rows(
     prints = Fingerprinter(vault.ledger_key, recorded)
     values_by_block, shares, truth, is_labelled, rows = [], [], [], [], []
     ids: dict[str, list[str]] = {}
-    # a column of labels that are not known yet
+    # a label column is ignored, for example, if its values are not known yet
     labels: LabelUse = "ignore" if label.column in ignore else "allow"
     left_out = RowsLeftOut()
     for block in encoded_batches(
@@ -432,7 +432,7 @@ def _find_labelled(block: EncodedRows) -> npt.NDArray[np.bool_]:
 
 
 def _describe_reading(left_out: RowsLeftOut, unfit: UnfitUse, label: str) -> Reading | None:
-    """Return how a table was read; None if all of it fits, labels aside: a row is predicted without one."""
+    """Return how a table was read; None if all of it fits. Labels need not fit, since rows are predicted without them."""
     problems = [problem for problem in left_out.problems if problem.column != label]
     if not problems:
         return None
@@ -474,7 +474,7 @@ def _adjust(
     rows, labels = encoded.rows[~left_out], encoded.labels[~left_out]
     if len(rows) < FEWEST_ROWS:
         got = f"{len(rows)}, besides {left_out.sum()} shared before or among the rows scored"
-        raise InputError("rows to calibrate on", expected=f"at least {FEWEST_ROWS}", got=got, cure="Give others.")
+        raise InputError("rows to calibrate on", expected=f"at least {FEWEST_ROWS}", got=got, cure="Give more rows.")
     values, probabilities = opened.predict(rows)
     is_checked = ledger.entry(study.digest) is not None and len(recorded) == len(study.columns)
     record = AdjustmentRecord(len(rows), int(left_out.sum()), is_checked)
@@ -482,8 +482,8 @@ def _adjust(
     if label.kind == "number":
         return Adjustment(replace(record, radius=conformal_radius(labels.astype(np.float64), values)), ends)
     if probabilities is None:
-        cure = "Leave the calibration out: this learner gives classes alone."
-        raise InputError("the model", expected="one with probabilities", got="one without", cure=cure)
+        problem = "The model predicts classes without probabilities, so there is nothing to recalibrate."
+        raise InputError("the model", problem=problem, cure="Leave the calibration out.")
     return Adjustment(record, ends, Recalibration.fit(labels.astype(np.int64), probabilities))
 
 

@@ -23,7 +23,7 @@ class Reading:
     """A suggested reading of a table, in words."""
 
     rules: Rows
-    """How each column that differs is read, headings first."""
+    """How each column that differs from the study's is read, headings first."""
     left_out: tuple[str, ...]
     """Columns of the table that the study does not have."""
     encoding: str
@@ -51,7 +51,7 @@ def propose_reading(workspace: Workspace, data: Path, *, ignore: tuple[str, ...]
     given = TableMapping(ignore=ignore)
     try:
         suggested = suggest_reading(workspace, data, lambda known: replace(known, ignore=ignore))
-    except InputError:  # it cannot be read as a table; looking whether it fits says why
+    except InputError:  # it cannot be read as a table; the step that checks whether it fits says why
         return None
     if suggested.mapping == given:
         return None
@@ -90,8 +90,8 @@ def describe_unknown(schema: Schema, name: str, n_words: int, *, is_shown: bool 
     }
     shown = "" if is_shown else " 'mooring match' with --show-values shows them on your screen;"
     if declared := categories.get(name):
-        cure = f"--word '{name}:WORD={declared[0]}' translates one"
-        cure += f", --other '{name}={_OTHER}' all" if _OTHER in declared else ""
+        cure = f"--word '{name}:WORD={declared[0]}' translates one of them"
+        cure += f", and --other '{name}={_OTHER}' all of them" if _OTHER in declared else ""
         return f"Column {name!r} has {count_noun(n_words, 'word')} that the study does not declare.{shown} {cure}."
-    cure = f"--missing-word '{name}=WORD' says that one stands for a missing value"
+    cure = f"--missing-word '{name}=WORD' says that a word stands for a missing value"
     return f"Column {name!r} has {count_noun(n_words, 'word')} that cannot be read.{shown} {cure}."

@@ -143,7 +143,7 @@ class Participant:
     def keep_predictions(self, predictions: Predictions, *, command: str = "") -> PredictionRecord:
         """Write a summary of predictions, which holds no predicted value, to the vault for the report, and return it.
 
-        A summary of predictions without labels has no score: the record that was written before is kept then, except for its
+        If the rows had no labels, there is no score; the earlier record, if there is one, is then kept except for its
         `release`. `command` is the command that was run.
         """
         from mooring.protocol.participant.prediction import PREDICT_FILE, PredictionRecord
@@ -173,7 +173,7 @@ class Participant:
         command: str = "",
         progress: Progress | None = None,
     ) -> ShareResult:
-        """Write the bundle that the study asks for, of rows or of secure sums; written again, it has the same bytes.
+        """Write the bundle that the study asks for, of rows or of secure sums. If written again, it has the same bytes.
 
         Parameters
         ----------
@@ -255,9 +255,9 @@ def check_table_fit(
     data : path or data frame
         The table.
     ignore : sequence of str
-        Columns that the study does not declare and that may be there.
+        Columns of the table that the study does not declare and that are ignored.
     progress : callable, optional
-        Called with how much is done, and of how much.
+        Called with the amount of work that is done, and its total.
     """
     exchange, persons = exchange_of(study), PersonCounts()
     options: dict[str, Any] = {"ignore": ignore, "person": exchange.person_column(study), "progress": progress}

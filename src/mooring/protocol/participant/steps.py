@@ -167,7 +167,7 @@ def state_mapping(workspace: Workspace) -> tuple[str, ...]:
     rules = read_mapping(path).describe()
     shown = [f"{name!r} from {source!r}" for name, source, _ in rules if name != source]
     named = f": {', '.join(shown[:_MOST_SHOWN])}" if shown else ""
-    return (f"The table is read as {workspace.show(path)} says, so make sure that it is yours and right{named}.",)
+    return (f"The table is read as {workspace.show(path)} says{named}. Make sure that this file is yours and correct.",)
 
 
 def fit(
@@ -186,13 +186,11 @@ def fit(
     result, warnings = check_table_fit(study, table, ignore=tuple(ignore), progress=progress)
     _note_fit(workspace, result)
     fits = f"{count_noun(result.n_rows, 'row fits', 'rows fit')} the study {study.name!r}."
-    line = f"{fits} Nothing was kept, and nothing left."
+    line = f"{fits} Nothing was kept, and nothing was sent."
     if not result.fits:
         line = f"The table does not fit the study {study.name!r}. Row 1 is the first beneath the header."
     stopped = (f"Not read to its end: {result.stopped}",) if result.stopped else ()
-    cure = (
-        f"Correct the table, or let 'mooring match' write in {workspace.show(workspace.mapping_file)} how it is read."
-    )
+    cure = f"Correct the table, or let 'mooring match' describe in {workspace.show(workspace.mapping_file)} how to read it."
     return Outcome(
         result,
         {"study": study.name, "fits": result.fits, **result.as_dict(), "warnings": warnings},

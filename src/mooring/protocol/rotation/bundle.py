@@ -1,9 +1,10 @@
 """A participant's upload as a file: representation, noisy anchor representation, labels, and nothing else.
 
 Every number is float32, whatever it was before, and the manifest says only which study, whose key, how many rows, and which
-anchor file was used. The analyst verifies before it touches an array: length, names, types and shapes from the study,
-signature, roster; then, block by block, digest, finiteness, labels, and whether anchor representation and rows can be those
-of an honest participant: bounds follow from the laws that they are drawn by.
+anchor file was used. Before the analyst reads an array, it checks the signature, that the signer is in the roster, and that
+length, names, types and shapes are those of the study. Then it reads the arrays block by block, and checks
+their digest, that all numbers are finite, that the study declares the labels, and that anchor representation and rows can be
+those of an honest participant. The bounds of this last check follow from the distributions that they are drawn from.
 
     B = A O + 1 Ψᵀ + v W',        Y = X O + 1 Ψᵀ + σ W.
 
@@ -138,7 +139,7 @@ def centre_anchors(anchor_representations: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def bundle_tensors(study: Study, n_rows: int) -> dict[str, TensorSpec]:
-    """Return the arrays that a bundle of so many rows has."""
+    """Return the arrays of a bundle with `n_rows` rows."""
     h = rotation_of(study).n_components
     tensors = {
         "anchor_representation": TensorSpec("F32", (rotation_of(study).n_anchor_rows, h)),
@@ -162,7 +163,7 @@ def _find_offsets(study: Study, n_rows: int, data_start: int) -> dict[str, int]:
 
 
 def find_data_start(study: Study, *, n_rows: int) -> int:
-    """Return the position of the first array in a bundle of so many rows."""
+    """Return the position of the first array in a bundle with `n_rows` rows."""
     fields = bundle_fields(study, n_rows=n_rows, anchor_digest="0" * 64)
     return measure_signed_header(KIND, fields, bundle_tensors(study, n_rows))
 
@@ -277,13 +278,15 @@ def explain_anchor(representation: Matrix, study: Study) -> str | None:
         return f"its anchor representation is {math.sqrt(squared_norm / expected):.3g} times as large as the study makes it"
     distance, farthest = float(np.linalg.norm(mean)), math.sqrt((1 + v**2 / r) * float(chdtri(h, FALSE_REFUSAL)))
     if not distance <= farthest:
-        return f"its anchor representation lies {distance:.3g} from the origin, where a map moves it {farthest:.3g} at most"
+        return (
+            f"its anchor representation lies {distance:.3g} from the origin, but a map moves it at most {farthest:.3g}"
+        )
     values = np.sqrt(np.maximum(np.linalg.eigvalsh(centred.T @ centred)[[0, -1]], 0.0))
     least, most = bound_singular_values(r, h, v)
     if not (least <= values[0] and values[1] <= most):
         return (
-            f"its anchor representation is {values[0]:.3g} to {values[1]:.3g} long by direction, "
-            f"where the study's is {least:.3g} to {most:.3g}"
+            f"the singular values of its anchor representation are {values[0]:.3g} to {values[1]:.3g}, "
+            f"and those of an honest one are {least:.3g} to {most:.3g}"
         )
     return None
 

@@ -15,11 +15,11 @@ _LIMITATIONS = (
 _DISHONEST = (
     "Training uses at most {limit:g} times as many rows of a participant as the median participant has, and leaves out "
     "participants that contradict the others' models or make them worse for most others. A dishonest participant can still "
-    "do some harm, which 'One dishonest site' in the documentation states as measured, and more if several act together."
+    "do some harm, and several together can do more. 'One dishonest site' in the documentation states how much was measured."
 )
 _NO_MAJORITY = (
-    "With three participants or fewer, nothing shows whose rows are false: no majority of the two others is honest if "
-    "one of them is not."
+    "With three participants or fewer, each is compared with two others at most. If one of these is dishonest, no majority "
+    "of them is honest, and nothing shows whose rows are false."
 )
 
 
@@ -53,10 +53,10 @@ def _list_agreed(study: Study) -> list[str]:
         f"Method: {settings.described.title}. Every participant moves its rows by a secret rigid map of its own and uploads "
         f"once. An anchor of {settings.n_anchor_rows} rows, secret from the analyst, lets the uploads be aligned.",
         f"Noise on the rows themselves: Gaussian, of scale σ = {sigma:.3g} on every uploaded number. Encoded numbers lie "
-        "between −1 and 1. Attacks measure its effect; nothing is proved."
+        "between −1 and 1. Attacks measure the effect of the noise; nothing is proved."
         if sigma > 0
         else "No noise on the rows themselves: each upload is an exact rigid image of them, or of what a projection keeps. "
-        "As many rows known from elsewhere as components plus one disclose all of it.",
+        f"Whoever knows {settings.n_components + 1} of these rows from elsewhere (components + 1) recovers the upload.",
         f"Noise on the anchor: scale v = {v:.3g}. Anchor noise is no privacy guarantee: the uploaded rows carry none of it."
         if v > 0
         else "No noise on the anchor. (Anchor noise would be no privacy guarantee either.)",
@@ -69,12 +69,12 @@ def _list_agreed(study: Study) -> list[str]:
 def _state_terms(study: Study) -> Terms:
     has_label, classes = study.label.kind != "none", study.label.kind == "classes"
     measures = [
-        "One upload per participant and study. A ledger in each vault refuses other rows in this study, and an upload of "
-        "which more than 1 % was shared in another."
+        "One upload per participant and study. A ledger in each vault refuses other rows in this study. It also refuses an "
+        "upload if more than 1 % of its rows were uploaded in another study, or any of them in secure sums."
     ]
     if classes:
         measures.append(
-            f"A participant with some, but fewer than {study.smallest_class} rows of a class does not share."
+            f"A participant that has some rows of a class, but fewer than {study.smallest_class}, does not share."
         )
     again = "aligning and training" if has_label else "aligning"
     return Terms(
@@ -94,8 +94,8 @@ def _state_terms(study: Study) -> Terms:
             (
                 "keys and ledger of the vault",
                 "each participant",
-                "using one's map; knowing shared rows again. Without the ledger nothing stops a second upload of the same "
-                "rows",
+                "applying the participant's map; recognising rows that were shared. Without the ledger nothing stops a "
+                "second upload of the same rows",
             ),
         ),
         outputs=(("the bundle", "the analyst"),),
@@ -129,12 +129,12 @@ def _state_views(study: Study) -> tuple[tuple[str, str], ...]:
         ),
         (
             "every participant",
-            f"the anchor, its own result{model and ', ' + model}; it is sent no other participant's bundle. One that gets "
-            f"hold of another's bundle can undo its map {undone}; {remains}",
+            f"the anchor, its own result{model and ', ' + model}; it is sent no other participant's bundle. A participant "
+            f"that gets hold of another's bundle can undo its map {undone}; {remains}",
         ),
         (
             "whoever carries files",
-            "nothing of bundles and results that travel in their envelopes; their sizes, and who sends when",
+            "no content of bundles and results that travel in their envelopes; only their sizes, and who sends when",
         ),
     )
 
@@ -147,7 +147,7 @@ def _state_collusion(study: Study) -> str:
         f"An analyst who colludes with one participant has {known} and that participant's rows; what attackers then recover "
         "is measured, not bounded.",
         "Attackers with other knowledge, such as records of the same persons, may recover more.",
-        f"As many known rows of a participant as {settings.n_components} components plus one disclose its whole upload.",
+        f"Whoever knows {settings.n_components + 1} rows of a participant (components + 1) recovers its whole upload.",
         "The parties assume that the analyst does not collude with any participant.",
     ]
     if settings.data_noise_scale > 0:

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from mooring.protocol.rotation.analyst.training_record import Training
 
 _PROJECTIONS = {
-    "none": "no projection",
-    "gaussian": "a random projection that follows from the nonce",
-    "public-svd": "a projection from public rows, in a file beside the study",
+    "none": "without a projection",
+    "gaussian": "by a random projection that follows from the nonce",
+    "public-svd": "by a projection from public rows, in a file beside the study",
 }
 
 
@@ -184,9 +184,9 @@ class RotationExchange(Exchange):
         by = _PROJECTIONS[settings.projection]
         lines = [
             ("Method", f"{settings.described.title}, {', '.join(noises) or 'no noise at all'}"),
-            ("Shares", f"{settings.n_components} components of {study.n_features}, by {by}"),
+            ("Shares", f"{settings.n_components} components of {study.n_features}, {by}"),
             ("Anchor", f"{settings.n_anchor_rows} rows"),
-            ("Refuses", f"participants with fewer than {study.smallest_class} rows of a class (but some)"),
+            ("Refuses", f"participants that have some rows of a class, but fewer than {study.smallest_class}"),
             ("Weighs", f"a participant by at most {settings.weight_limit:g} times the rows of the median participant"),
         ]
         return [*lines, ("Dealer", dealing_member(study).name)] if study.is_complete else lines

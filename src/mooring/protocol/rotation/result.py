@@ -110,7 +110,7 @@ def read_result(folder: str | Path, study: Study, member: Member) -> Result:
         raise refuse_result("the map", "it is another participant's")
     R, mean, origin = (signed.arrays[name] for name in tensors)
     if max(float(np.abs(array).max()) for array in signed.arrays.values()) > _LARGEST:
-        raise refuse_result("the map", "it moves rows further than any map of mooring's")
+        raise refuse_result("the map", "it moves rows further than any map that mooring makes")
     try:
         alignment_map = RigidMap.from_centre(R, mean, origin)
     except InputError:
@@ -183,5 +183,5 @@ def require_own_map(delivered: Result, perturbation: Perturbation, vault: Vault)
 
 
 def _not_shared() -> StorageError:
-    cure = "Run 'mooring share' on the rows that you shared: it writes the same bytes again, and remembers."
+    cure = "Run 'mooring share' on the rows that you shared: it writes the same bytes again, and records the upload."
     return StorageError("the vault", reason="it does not know of an upload in this study", cure=cure)

@@ -1,4 +1,4 @@
-"""The steps of rotation: one participant makes the secret anchor, all upload by it, and the analyst aligns the uploads."""
+"""The steps of rotation: one participant makes the secret anchor, all upload, and the analyst aligns by the anchor."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ CREATE TABLE IF NOT EXISTS uploads (
     n_rows INTEGER NOT NULL,
     column_tags TEXT NOT NULL,       -- keyed, one per column
     bundle TEXT,                     -- SHA-256 of the bundle once there is one
-    override TEXT NOT NULL,          -- who shared and why,
-    exceeded TEXT NOT NULL           -- although these limits, one per line, were not shown to be kept
+    override TEXT NOT NULL,          -- who shared although limits were not shown to be kept, and why
+    exceeded TEXT NOT NULL           -- these limits, one per line
 )
 """,
     """

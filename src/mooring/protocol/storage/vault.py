@@ -179,7 +179,7 @@ class Vault:
         return derive_key(self.master, "combining keys")
 
     def destroy_combining_key(self, public: str) -> None:
-        """Remove the private half. What was sealed to it can then be opened only with a copy of the vault."""
+        """Remove the private half of a key. What was sealed to the key can then be opened only with a copy of the vault."""
         self._remove(self._combining_file(public), "combined")
 
     def revoke_combining_keys(self, *, used: Collection[str]) -> int:

@@ -34,7 +34,7 @@ SUFFIXES = {RECEIPT: ".receipt", LIST: ".list", SHARE: ".share"}
 LIST_FILE = "closing.list"
 FIELDS = {RECEIPT: ("study", "combiner", "count"), LIST: ("study", "count"), SHARE: ("study", "combiner", "list")}
 _DIGEST_BYTES = 32
-_BUNDLES_A_SENDER = 4  # that a receipt may mention: whoever carries bundles may have several of one sender
+_BUNDLES_A_SENDER = 4  # most bundles a receipt may mention; whoever carries bundles may have several of one sender
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,12 @@ class ClosingList:
 
 @dataclass(frozen=True)
 class Receipt:
-    """A combiner's statement whether its share in each bundle, by the digest of the header, passed the test."""
+    """A combiner's statement on its shares in the bundles."""
 
     member: Member
     combiner: int
     passed: dict[str, bool]
+    """Whether the combiner's share in each bundle passed the test, by the digest of the bundle's header."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,8 @@
 """A participant's sums as a file: one sealed box a combiner, and a signed manifest that proves that the boxes fit.
 
 The vector that is shared is the noisy sums, followed by three masks, uniform elements. The first t − 1 boxes hold a seed of
-32 bytes, which stands for a uniform share; the others hold a share. A box is sealed for its study, sender and combiner, and
-opens for nobody and nothing else.
+32 bytes, which stands for a uniform share; the others hold a share. A box is sealed for one study, one sender and one
+combiner, and does not open for any other.
 
 **The proof.** Let f_e be the polynomial of entry e, u the polynomial of a mask, and r_e weights that follow from study,
 sender and the digests of all boxes, so that they are known only once the boxes are made. The manifest states
@@ -260,7 +260,7 @@ def _weights(study: Study, fields: Fields, sender: str) -> Iterator[Elements]:
     known = b"".join(map(bytes.fromhex, (study.digest, sender, str(fields["boxes"]))))
     for number in range(N_TESTS):
         seed = hashlib.sha256(b"mooring sum proof\n" + bytes([number]) + known).digest()
-        # The masks come last: its own with the weight 1, the others with 0.
+        # The masks come last: each test gives its own mask the weight 1, and the other masks 0.
         masks = np.eye(N_TESTS, dtype=np.uint64)[number]
         yield np.concatenate([draw_elements(words_of(Secret(seed)), _length(study) - N_TESTS), masks])
 

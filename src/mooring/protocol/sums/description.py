@@ -29,10 +29,9 @@ def describe_sums(study: Study) -> Description:
     noise = "No noise is added. Nothing is promised about what the total discloses of a row."
     if settings.epsilon is not None:
         noise = (
-            f"Each participant adds discrete Gaussian noise. In {scheme.quorum} contributions, "
-            f"{settings.n_colluders} of colluders not counted, it adds up to what ε = {settings.epsilon:g} and δ = "
-            f"{settings.delta:g} "
-            "need."
+            f"Each participant adds discrete Gaussian noise. In a total of {scheme.quorum} contributions, of which "
+            f"{settings.n_colluders} may come from colluders, the noise of the others adds up to what "
+            f"ε = {settings.epsilon:g} and δ = {settings.delta:g} need."
         )
     return Description(
         kind="of secure sums",
@@ -61,7 +60,7 @@ def describe_sums(study: Study) -> Description:
 
 
 def _state_products(scheme: SumScheme) -> str:
-    """Return over which rows products are added up, and with what."""
+    """Return what the features are multiplied with, and whether the products are added up class by class."""
     return "with each other, class by class" if scheme.is_by_class else "with each other and with the label"
 
 
@@ -83,9 +82,9 @@ def state_guarantee(study: Study) -> dict[str, str]:
     if settings.person:
         most = "any number of" if settings.rows_per_person == "mean" else f"at most {settings.rows_per_person}"
         unit = f"person, with {most} rows at one participant"
-    twice = "person with several rows counts once for each"
+    twice = "For a person with several rows, ε counts once for each row."
     if settings.person:
-        twice = "person with rows at several participants counts once at each"
+        twice = "For a person with rows at several participants, ε counts once for each participant."
     public = ""
     if settings.epsilon is not None:
         public = (
@@ -100,13 +99,13 @@ def state_guarantee(study: Study) -> dict[str, str]:
         "the "
         f"protocol open the total of one list, of at least {scheme.quorum} contributions; {threshold} who together "
         "break it "
-        f"can open every single contribution; fewer than {threshold} learn nothing of any. "
+        f"can open every single contribution; fewer than {threshold} learn nothing about any contribution. "
         f"{scheme.state_absences()}",
         "assumptions": f"Collusion with the analyst is limited to {colluders}; the others follow the protocol, on rows that "
-        f"go out in no other way, and the combining keys of {threshold} combiners do not leak, then or later. The signing "
+        f"go out in no other way, and fewer than {threshold} combining keys leak, then or later. The signing "
         "keys in the roster are the members' own, which comparing fingerprints shows. The ciphers "
         f"hold (ML-KEM-768 or X25519; ChaCha20-Poly1305, Ed25519, SHA-256).{public}",
-        "limits": f"What a vault spends in several such studies adds up; its ledger counts it. A {twice}. A participant "
+        "limits": f"What a vault spends in several such studies adds up; its ledger counts it. {twice} A participant "
         f"can invent up to {settings.most_rows:,} rows with valid values, and more if others share fewer, which falsifies "
         "the model unnoticed; a total of more rows than all participants together may add is refused.",
     }
@@ -147,10 +146,10 @@ def _state_terms(study: Study, guarantee: dict[str, str]) -> Terms:
             ("every participant", "its own result, the model"),
             (
                 "whoever carries files",
-                "sealed bundles, the list of those that are in the total, shares of the total, of which enough open it",
+                "sealed bundles, the list of those that are in the total, and shares of the total, enough of which open it",
             ),
         ),
-        not_colluding=f"{guarantee['assumptions']} That these hold is for each party named above to confirm.",
+        not_colluding=f"{guarantee['assumptions']} It is for each party named above to confirm that these hold.",
         promises=promises,
         measures=(
             "One contribution a participant and study. A ledger in each vault adds up what it spends over studies.",
@@ -160,14 +159,14 @@ def _state_terms(study: Study, guarantee: dict[str, str]) -> Terms:
             (
                 "bundles, receipts, shares of the total",
                 "analyst's inbox, combiners, copies on the way",
-                f"opening the total. If the keys of {threshold} combiners leak, single contributions open: delete "
+                f"opening the total. If the keys of {threshold} combiners leak, single contributions can be opened: delete "
                 "bundles early",
             ),
             ("the opened total, records (analysis/)", "analyst", "training again"),
             ("keys and ledger of the vault", "each participant and helper", "counting what the vault spends"),
         ),
         outputs=(
-            ("the bundle", "the analyst, and by it the combiners"),
+            ("the bundle", "the analyst and the combiners"),
             ("receipt and share of the total, of a combiner", "the analyst"),
         ),
         egress="sealed sums: nobody can read them before the total is opened",

@@ -120,11 +120,11 @@ class SumExchange(Exchange):
                 raise _below_floor(f"its {what} of {number} is below your limit of {least}")
 
     def adapts_rows(self, study: Study) -> bool:
-        """Return True with noise, because then neither whether nor what is uploaded may depend on what a row holds."""
+        """Return True with noise: the guarantee forbids that a table is refused because of what one of its rows holds."""
         return sum_settings(study).epsilon is not None
 
     def advise_sharing(self, study: Study) -> str:
-        """Return what guarantee and forecast advise where there is noise; what a check finds in rows must not decide."""
+        """Return the advice of guarantee and forecast in a study with noise, in which a check of rows must not decide."""
         if sum_settings(study).epsilon is None:
             return ""
         from mooring.audit.results.decision import decide_upload
@@ -242,7 +242,10 @@ class SumExchange(Exchange):
         lines = [
             ("Shares", f"sums over {settings.features}{by_class} with {noise}, secret-shared among the combiners"),
             ("Guarantee", state_sum_guarantee(study)),
-            ("Rows", f"at most {settings.most_rows:,} of a participant; a total of more than all may add is refused"),
+            (
+                "Rows",
+                f"at most {settings.most_rows:,} of each participant; a total with more rows than these together is refused",
+            ),
         ]
         if settings.impossible:
             lines.append(("Impossible", f"{'; '.join(settings.impossible)}. Synthetic rows have no such combination"))

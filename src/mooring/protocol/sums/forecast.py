@@ -42,8 +42,8 @@ ASSUMED_PARTICIPANTS = 5
 """Number of participants of a draft without a roster."""
 _NAMES = {"tables": "A Table 1", "regression": "A regression", "survival": "A survival curve"}
 _ASSUMED_LABEL = (
-    "How much the columns tell of the label is not known. It is assumed to follow them weakly, moderately or strongly, so "
-    "that a model of unlimited rows would have an AUC of 0.63, 0.73 or 0.83 for two classes."
+    "How much the columns tell about the label is not known. The label is assumed to depend on them weakly, moderately or "
+    "strongly, so that a model of unlimited rows would have an AUC of 0.63, 0.73 or 0.83 for two classes."
 )
 
 
@@ -91,7 +91,7 @@ def _forecast(study: Study, n_rows: int, n_participants: int, encoded: EncodedRo
     return StudyForecast(n_rows, p, tuple(outlooks), kept, assumed, encoded is not None)
 
 
-@lru_cache(maxsize=16)  # pages and questions state it again and again, and rows are invented for it
+@lru_cache(maxsize=16)  # pages and questions ask for it repeatedly, and it simulates rows
 def _forecast_declared(study: Study, n_rows: int, n_participants: int) -> StudyForecast | None:
     return _forecast(study, n_rows, n_participants, None)
 

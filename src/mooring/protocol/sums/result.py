@@ -90,7 +90,7 @@ def specify_sum_model(study: Study, outcome: str = "") -> ModelSpec:
 
 
 def open_sum_model(vault: Vault, study: Study, folder: Path) -> SumResultModel:
-    """Read the delivered model. A participant that has combined shares for a closing list accepts only its model."""
+    """Read the delivered model. A participant that has combined shares for a closing list accepts a model of no other."""
     find_membership(vault, study)
     answered, risk = Ledger(vault.folder).find_answer(study.digest), guaranteed_risk(study)
     specify = partial(specify_sum_model, study)

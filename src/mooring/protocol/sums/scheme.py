@@ -32,7 +32,8 @@ def sum_promise(study: Study) -> tuple[float, float] | None:
 def list_exceeded(study: Study, tried: PointResult | None) -> tuple[str, ...]:
     """Return the study's limits that are not shown to be kept.
 
-    The study itself shows whether a limit on ε is kept, and `tried` any other. With noise, all limits are on ε.
+    Whether a limit on ε is kept follows from the study; whether any other is kept follows from `tried`. With noise, all
+    limits are on ε.
     """
     promise = sum_promise(study)
 

@@ -1,9 +1,9 @@
 """Listing and downloading of bundles at a store. An accepted bundle that has not changed is not downloaded again.
 
-For every accepted bundle that was downloaded, the analyst's record keeps its SHA-256 digest and the metadata that the store
-listed: size, and ETag or time. The local copy is used without another download if the metadata are unchanged and the copy
-still has that digest. A size alone is not enough. An object that has changed, or cannot be downloaded now, does not undo the
-acceptance: the copy is kept and used as long as the store lists the object.
+For every accepted bundle that was downloaded, the analyst's record keeps its SHA-256 digest, and a digest of the metadata
+that the store listed: size, and ETag or time. The local copy is used without another download if the metadata are unchanged
+and the copy still has the bundle's digest. A size alone is not enough. An object that has changed, or cannot be downloaded
+now, does not undo the acceptance: the copy is kept and used as long as the store lists the object.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def fetch_files(source: str | Path, suffix: str, folder: Path, *, most_bytes: in
 
 
 def list_versions(source: str | Path) -> list[tuple[str, str]]:
-    """Return the bundles at an address by name, each with a mark that changes when the file does."""
+    """Return the name of each bundle at an address, with a mark that changes with the file; empty if the store has none."""
     if is_url(source):
         return [(str(entry["name"]), hash_listing(entry)) for entry in list_objects(str(source))[1]]
     files = list_files(source, SUFFIX)

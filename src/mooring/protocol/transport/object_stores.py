@@ -228,7 +228,7 @@ def download(
     part: Part | None = None,
     waits: Sequence[float] | None = None,
 ) -> str | None:
-    """Download a file or part of it to `target`. Returns None on success, else the reason; then `target` is not changed."""
+    """Download a file or part of it to `target`. Return None, or why this failed; `target` is then unchanged."""
     if size is not None and size > most_bytes:
         return TOO_LARGE
 

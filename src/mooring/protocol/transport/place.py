@@ -2,7 +2,8 @@
 
 A sender writes below the folder of its own name only. RECIPIENT is a member's name, or `EVERYBODY`. Whoever keeps the place
 is not trusted: what is put there is signed, and sealed where it is confidential. A file is written beside its name and
-renamed, or put as one object, and is not replaced by different bytes unless that is asked for. Times are not compared.
+renamed, or put as one object, and is not replaced by different bytes unless that is asked for. Which of two files is newer
+makes no difference.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class PlacedFile:
     name: str
     size: int | None = None
     version: str = ""
-    """A word that changes when the file does; empty if the place does not list one."""
+    """A text that changes when the file does; empty if the place does not list one."""
 
     @property
     def path(self) -> str:
@@ -71,13 +72,13 @@ class ExchangePlace(Protocol):
 
     @property
     def address(self) -> str:
-        """A word that tells places apart."""
+        """A text that differs from place to place."""
 
     def list_files(self) -> list[PlacedFile]:
         """Return the files that this member may see; a `StorageError` says that the place cannot be reached."""
 
     def put(self, source: Path, file: PlacedFile, *, replace: bool = False, public: Collection[str] = ()) -> bool:
-        """Put a file, and return whether the same bytes were there before; others are an `OccupiedError`."""
+        """Put a file, and return whether the same bytes were there before; different bytes there are an `OccupiedError`."""
 
     def fetch(self, file: PlacedFile, target: Path, *, most_bytes: int) -> None:
         """Copy a file from the place to `target`, which a failure leaves as it was."""
@@ -112,7 +113,7 @@ class Place:
 
     def _open_folder(self) -> Path:
         root = local_path(self.address)
-        if not root.is_dir():  # it is never created here: its drive may be away
+        if not root.is_dir():  # it is never created here: its drive may not be mounted
             raise StorageError(WHAT, reason="the folder is not there", cure="Check the path, or mount the drive.")
         return root
 
@@ -169,8 +170,9 @@ class Place:
                 system, path = open_store(target, allow_http=parcel.form.is_sealed)
                 _make_store_folder(system, path)
             if not file.name.endswith(parcel.form.suffix) or _is_elsewhere(self.address, file):
-                reason = "a link or a folder has its name, or it has not the ending of its kind"
-                raise RefusedError("the file", reason=reason, cure="Look what stands at the place, and remove it.")
+                reason = "a link or a folder has its name, or the name does not end as those of its kind do"
+                cure = "Remove the link or folder from the place, or name the file as the step that wrote it does."
+                raise RefusedError("the file", reason=reason, cure=cure)
             return send_parcel(parcel, target, overwrite=replace, waits=waits).there_before
 
     def fetch(self, file: PlacedFile, target: Path, *, most_bytes: int) -> None:

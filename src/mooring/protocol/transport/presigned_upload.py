@@ -1,7 +1,7 @@
 """Presigned addresses, one per participant, to which a bundle is uploaded by HTTP PUT without credentials.
 
-`mooring invite` makes them. The request states the length of the file, and has no header that the address was not signed
-for, such as a content type: some stores refuse those. Only the standard library is used.
+`mooring invite` makes them. The request states the length of the file, and adds no header such as a content type, because
+some stores refuse headers that the address was not signed for. The upload uses the standard library only.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Answer(NamedTuple):
 
     @property
     def checksum(self) -> str:
-        """MD5 of the stored file, from the ETag; empty if that is none, as with encryption by KMS or a customer's key."""
+        """MD5 of the stored file, from the ETag; empty if that is no MD5, as with encryption by KMS or a customer's key."""
         encrypted = self.headers.get("x-amz-server-side-encryption", "AES256") != "AES256"
         encrypted |= "x-amz-server-side-encryption-customer-algorithm" in self.headers
         tag = self.headers.get("etag", "").strip('"').lower()

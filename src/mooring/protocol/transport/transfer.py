@@ -105,7 +105,7 @@ class SendResult(Record):
 
 
 def check_parcel(path: Path, file: BinaryIO) -> Parcel:
-    """Return a file that may be sent, or raise a `RefusedError` unless it is an intact file of a kind that may leave."""
+    """Return a file that may be sent; raise a `RefusedError` if it is not an intact file of a kind that may leave."""
     what, parcel_form = "the file", None
     for form in (*list_sendable_files(), ENVELOPE):
         file.seek(0)
@@ -290,7 +290,7 @@ def _copy(parcel: Parcel, target: Path, is_folder: bool, overwrite: bool, progre
 def open_store(address: str, *, allow_http: bool) -> tuple[Any, str]:
     """Return the fsspec file system of a receiver's address, or raise a `RefusedError` if its connection is unprotected."""
     if "::" in address:
-        reason = "it chains several file systems with ::, so that the connections of a file are not known"
+        reason = "it chains several file systems with ::, so that it is not known which connections a file takes"
         raise RefusedError("the address", reason=reason, cure="Give only the address of the store.")
     if read_scheme(address) in _UNPROTECTED and not allow_http:
         raise refuse_unprotected(

@@ -69,10 +69,10 @@ class AnchorSource(Protocol):
     def solve(
         self, bundles: Sequence[RowBundle], *, reference: int | None = None, certify: bool = False
     ) -> SolvedAnchors:
-        """Align these to each other or, with `reference`, to the participant with this index."""
+        """Align the representations of these bundles to each other or, with `reference`, to the one with this index."""
 
     def fit_to_template(self, template: Matrix, bundles: Sequence[RowBundle]) -> list[Newcomer]:
-        """Fit each separately to a template."""
+        """Fit the representation of each bundle to a template, separately."""
 
 
 class LocalAnchors:
@@ -83,7 +83,7 @@ class LocalAnchors:
     def solve(
         self, bundles: Sequence[RowBundle], *, reference: int | None = None, certify: bool = False
     ) -> SolvedAnchors:
-        """Align these; with a reference, no proof is tried."""
+        """Align the representations of these bundles; with a reference, no proof of optimality is tried."""
         uploads = [bundle.anchor_representation for bundle in bundles]
         if reference is not None:
             solved = align_to_reference(uploads, reference=reference)
@@ -94,7 +94,7 @@ class LocalAnchors:
         return SolvedAnchors(solved, np.stack([mean for _, mean in centred]), measure_fits(aligned))
 
     def fit_to_template(self, template: Matrix, bundles: Sequence[RowBundle]) -> list[Newcomer]:
-        """Fit each separately to a template."""
+        """Fit the representation of each bundle to a template, separately."""
         return [fit_newcomer(template, *centre_anchors(bundle.anchor_representation)) for bundle in bundles]
 
 
@@ -184,10 +184,11 @@ def _require_not_delivered(folder: Path) -> None:
 
 
 def choose_reference(fits: Sequence[float]) -> int:
-    """Return the first participant that fits the others as most do.
+    """Return the index of the first participant that fits the others as well as most do.
 
-    Anchors without noise fit each other exactly. One that lacks a direction does not, though the difference may look like
-    noise. As the reference, it would leave the sign of that direction to rounding errors, for every participant separately.
+    Anchor representations without noise fit each other exactly. A representation that lacks a direction does not, though
+    the difference may look like noise. As the reference, it would leave the sign of that direction to rounding errors, for
+    every participant separately.
     """
     return int(np.flatnonzero(np.asarray(fits) >= np.median(fits) - _SAME_FIT)[0])
 
@@ -205,7 +206,7 @@ def _set_outliers_aside(
     if len(left) < 2 or 2 * len(left) < len(bundles):
         note = "Too many participants do not fit the others to say which of them are wrong: nobody was set aside."
         return list(bundles), note
-    # A suspect took part in what it was compared with; what counts is how it fits those who are left, without it.
+    # Each suspect influenced the alignment that it was compared with. What counts is its fit to the others aligned alone.
     solved = anchors.solve(left)
     suspects, template = _leave_out(bundles, left), np.asarray(solved.alignment.template)
     fitted = anchors.fit_to_template(template, suspects)
@@ -230,7 +231,7 @@ def _admit(
     """Align newcomers to the template of an existing alignment."""
     space = read_space(folder, study)
     fresh = [bundle for bundle in bundles if bundle.member.name not in space.names]
-    # The template represents the others: it is compared with random numbers as aligned participants are.
+    # The template stands for the aligned participants where the fit of random numbers is measured.
     against = measure_fits([space.template, space.template])
     known = [entry.fit for entry in space.record.participants]
     among = Fits(np.asarray(known, dtype=np.float64), against.garbage, against.spread)

@@ -275,7 +275,7 @@ def read_space(folder: Path, study: Study) -> AlignmentState:
     if not all(np.isfinite(array).all() for array in arrays.values()):
         raise RefusedError(_WHAT, reason="it is damaged", cure=_ALIGN_AGAIN)
     if not {entry.name for entry in record.participants} <= {member.name for member in study.participants}:
-        raise RefusedError(_WHAT, reason="it names others than the study's participants", cure=_ALIGN_AGAIN)
+        raise RefusedError(_WHAT, reason="it names participants who are not in the study", cure=_ALIGN_AGAIN)
     return AlignmentState(study.digest, record, **arrays)
 
 

@@ -1,7 +1,8 @@
 """The collaboration matrix as Parquet: everybody's rows in the common space, written and read a block at a time.
 
-It is a folder of parts with some rows of one participant each. Their metadata name the map and the bundle that made the
-rows, and the range of the rows. After an interruption, they show which parts are finished and can be kept.
+It is a folder of Parquet files ("parts"), each with some rows of one participant. The metadata of a part name the map and
+the bundle that made its rows, and the range of these rows. After an interruption, the metadata show which parts are
+finished and can be kept.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def open_table_writer(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 def require_unchanged(path: Path, digest: str, name: str) -> None:
-    """Refuse a bundle that was changed after it was verified, by whoever can write where bundles arrive."""
+    """Refuse a bundle that changed after it was verified: others may be able to write to the folder where bundles arrive."""
     if hash_file(path, what="the bundle") != digest:
         cure = "Let nobody write to the folder of bundles, and run the same command again."
         raise RefusedError("the bundle", reason=f"the file of {name} changed while it was read", cure=cure)
@@ -225,7 +226,7 @@ def _encode_maps(space: AlignmentState) -> bytes:
 
 def _require_matrix(folder: Path) -> None:
     if not (folder / PARTS_FOLDER).is_dir():
-        cure = "Run 'mooring align' first; secure sums have none."
+        cure = "Run 'mooring align' first. A study of secure sums has no collaboration matrix."
         raise StorageError(WHAT, reason="there is none in this folder", cure=cure)
 
 

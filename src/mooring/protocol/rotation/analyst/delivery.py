@@ -30,7 +30,7 @@ def prepare_maps(study: Study, folder: Path) -> Deliverable:
         arrays = {"orthogonal": space.orthogonals[index], "mean": space.means[index], "origin": space.origin}
         write_map(place / MAP_FILE, study, fields, arrays, signer)
 
-    remedy = "Train another learner, or study with more noise"
+    remedy = "Train another learner, or draft a study with more noise"
     return Deliverable(space.names, model, space.space_digest, risk, remedy, write_own)
 
 

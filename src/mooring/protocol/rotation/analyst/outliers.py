@@ -6,8 +6,8 @@ noise.
 
 Random numbers ("garbage") also fit a little after the best rotation. How much is measured by a few draws. A participant is
 flagged if its fit is near that of garbage while most fits are not, or if it is below the median by more than noise explains,
-which is measured by draws, too. Nobody is flagged if most fits are near that of garbage, or if honest fits scatter that far
-(noise near the transition, or few components).
+which is measured by draws, too. Nobody is flagged if most fits are near that of garbage, or if honest fits scatter so widely
+that some are near it (noise near the transition, or few components).
 
 **By the labels** (`find_disagreeing`). An anchor that was reflected, moved, or has its columns in a different order fits as
 well as an honest one, but brings its participant's rows to the wrong place. Labels show it, because a model of the others'
@@ -17,9 +17,9 @@ rows does not predict them; nor does it predict labels that were falsified. Two 
   within the participant, so that in a linear model neither different class frequencies nor a shift of all rows lowers it;
 - for classes, balanced accuracy above chance, which falls if all rows are shifted and keep their labels.
 
-**By the effect on the others** (`find_harmful`). Rows of one class, at the corners of the ranges, or few and repeated need
-not contradict any model, and still move one. So models with and without each participant are compared on the others' rows,
-which were left out of the training in turn. Every other participant has one vote.
+**By the effect on the others** (`find_harmful`). Rows can distort a model without contradicting it: rows that are all of one
+class, that lie at the corners of the ranges, or that are few and repeated. So models with and without each participant are
+compared on the others' rows, which were left out of the training in turn. Every other participant has one vote.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _LOWER = (0.9, 0.5)  # shares of the median, for the correlation and for balance
 _AS_GOOD = 0.75  # share of the best learner's median correlation that a learner needs to be considered
 _FEWEST_ROWS = 10
 _FEWEST_OF_CLASS = 3
-# Losses of AUC, of balanced accuracy and of R² that count as harm. Honest hospitals with other patients cost others up to
-# 3.4 points of AUC; other class frequencies also shift the threshold between classes, which lowers balanced accuracy.
+# Losses of AUC, of balanced accuracy and of R² that count as harm. Honest hospitals with different patients cost the others
+# up to 3.4 points of AUC; different class frequencies also shift the threshold between classes, and lower balanced accuracy.
 _HARM_TO_CLASSES, _HARM_TO_NUMBERS = np.array([0.04, 0.05]), np.array([0.05])
 _SURE = 3.0  # standard deviations that must separate a loss from zero
-_MOST_EXAMINED = 15  # of more participants, only those with a fifteenth of the rows or more can do much harm
+_MOST_EXAMINED = 15  # with more participants, only those with at least a fifteenth of the rows can do much harm
 _DEVIATIONS = 2.58  # standard deviations of an interval of 99 %
 
 
@@ -63,7 +63,7 @@ class Fits:
     """Mean and standard deviation of the fit of garbage."""
 
     def find_low(self, values: Sequence[float], honest_spread: float) -> list[bool] | None:
-        """Return whether each fit is too low, given the spread of honest fits; None if nobody can tell."""
+        """Return whether each fit is too low, given the spread of honest fits; None if that cannot be known."""
         median = float(np.median(self.values))
         near = self.garbage + _NEAR_GARBAGE * (median - self.garbage)
         if median - self.garbage <= _CLEAR * self.spread or median - near <= _CLEAR * honest_spread:
@@ -112,13 +112,14 @@ def _draw_garbage(shape: tuple[int, ...], rng: np.random.Generator) -> Matrix:
 
 
 def find_disagreeing(rows: Matrix, labels: Labels, owners: Indices, *, kind: Kind, seed: int) -> Indices:
-    """Return the participants whose labels models of the others' rows hardly predict, while they predict most others'.
+    """Return the participants whose labels are hardly predicted by models of the others' rows, unlike most labels.
 
-    A participant is one of them if the upper end of a measure's interval is below 0.9 (the correlation) or 0.5 (balanced
-    accuracy) times both the median and the value that models of its own rows reach: labels that nothing predicts are no
-    sign of misplaced rows. It is also one if the upper end for the correlation is below half of the median. This must hold
-    for every learner of `CANDIDATES` that predicts most participants. Nobody is returned if no learner does, if half of the
-    participants or more are in doubt, or if there are fewer than three.
+    A participant is returned if the upper end of a measure's interval is below 0.9 (the correlation) or 0.5 (balanced
+    accuracy) times the median over participants, and also below this share of what models of its own rows reach: labels that
+    no model predicts are no sign of misplaced rows. It is returned as well if the upper end for the correlation is below
+    half of the median. Either must hold for every learner of `CANDIDATES` that predicts the labels of most participants.
+    Nobody is returned if there is no such learner, if half of the participants or more are in doubt, or if there are fewer
+    than three participants.
     """
     targets = labels[:, None].astype(np.float64) if kind == "number" else np.eye(int(labels.max()) + 1)[labels]
     rows_of = _Rows(rows, targets, owners, [np.flatnonzero(owners == place) for place in range(int(owners.max()) + 1)])
@@ -144,7 +145,7 @@ class _Rows:
     places: Sequence[Indices]
 
     def predict_by_others(self, name: str, trusted: npt.NDArray[np.bool_], seed: int) -> Matrix:
-        """Return the predictions of everybody's rows by models of the trusted other participants."""
+        """Return predictions for everybody's rows, each by a model of trusted participants other than the row's owner."""
         folds, inside = group_folds(trusted.size, seed), trusted[self.owners]
         rows, targets, parts = self.rows[inside], self.targets[inside], folds[self.owners[inside]]
         predicted = np.empty_like(self.targets)
@@ -155,7 +156,7 @@ class _Rows:
         return predicted
 
     def predict_by_itself(self, name: str, places: Indices, labels: Labels, seed: int) -> Matrix:
-        """Return the predictions of one participant's rows, at these places, by models of its other rows."""
+        """Return predictions for one participant's rows, at these places, by models of the rest of its rows."""
         parts = row_folds(labels[places], seed)
         return cross_validate(name, self.rows[places], self.targets[places], parts, kind="number", seed=seed)[0]
 
@@ -185,13 +186,16 @@ def _doubt(rows_of: _Rows, labels: Labels, trusted: npt.NDArray[np.bool_], seed:
 
 
 def _measure(targets: Matrix, predicted: Matrix) -> npt.NDArray[np.float64]:
-    """Return both measures with the ends of their intervals; NaN for three rows or fewer, or equal targets."""
+    """Return (low, value, high) of each measure, where low and high are the ends of its interval.
+
+    The shape is (1, 3) for numbers and (2, 3) for classes. All are NaN for three rows or fewer, or if all targets are equal.
+    """
     n, k = targets.shape
     centred, centred_predictions = targets - targets.mean(axis=0), predicted - predicted.mean(axis=0)
     size = float(np.linalg.norm(centred) * np.linalg.norm(centred_predictions))
     if n <= 3 or not centred.any():
         return np.full((min(k, 2), 3), np.nan)
-    # Labels that are almost all of one class say little: they count as fewer rows of classes that are equally frequent.
+    # Labels that are almost all of one class say little: they count as if fewer rows had equally frequent classes.
     frequencies = targets.mean(axis=0)
     n_effective = n if k == 1 else n * float(1 - (frequencies**2).sum()) / (1 - 1 / k)
     z = np.arctanh(np.clip((centred * centred_predictions).sum() / size, -0.999, 0.999)) if size > 0 else 0.0
@@ -210,9 +214,10 @@ def _measure(targets: Matrix, predicted: Matrix) -> npt.NDArray[np.float64]:
 def find_harmful(rows: Matrix, labels: Labels, owners: Indices, *, kind: Kind, seed: int) -> dict[int, float]:
     """Return the participants whose rows make models worse for most of the others, and the others' mean loss of score.
 
-    The score is the mean AUC of each class against the rest, balanced accuracy, or R² for numbers. A loss counts from four
-    points of AUC, five of balanced accuracy or 0.05 of R² on, if it is more than three standard deviations from zero and if
-    more than half of the others lose. Participants are removed one by one, fewer than half of all, the most harmful first.
+    The scores of classes are the mean AUC of each class against the rest and balanced accuracy; that of numbers is R². A
+    loss counts if it is at least four points of AUC, five of balanced accuracy or 0.05 of R², if it is more than three
+    standard deviations from zero, and if more than half of the others lose. Participants are removed one by one, the most
+    harmful first, and fewer than half of all in total.
     """
     targets = labels[:, None].astype(np.float64) if kind == "number" else np.eye(int(labels.max()) + 1)[labels]
     harmful: dict[int, float] = {}
@@ -245,15 +250,15 @@ class _Influence:
         self._predicted = {name: self._predict(name, everybody) for name in CANDIDATES}
 
     def list_examined(self) -> list[int]:
-        """Return the participants that can do much harm: all of them, or those with many rows if there are many."""
+        """Return the participants that can do much harm; see `_MOST_EXAMINED`."""
         places, counts = np.unique(self._owners, return_counts=True)
         large = (counts * _MOST_EXAMINED >= counts.sum()) | (places.size <= _MOST_EXAMINED)
         return [int(place) for place in places[large]]
 
     def measure_loss(self, place: int) -> float:
-        """Return the others' mean loss of score because of a participant's rows; 0 if it is not shown to be a harm.
+        """Return the others' mean loss of score because of a participant's rows; 0 if no harm is shown.
 
-        The loss is the largest of those learners that predict well without the participant.
+        It is the largest loss among the learners that predict well without the participant.
         """
         others = self._owners != place
         without = {name: self._predict(name, others) for name in CANDIDATES}
@@ -295,7 +300,7 @@ class _Influence:
 def _score_rows(targets: Matrix, predicted: Matrix) -> tuple[Matrix, Matrix]:
     """Return what each row adds to each score, of shape (scores, n), and the rows' classes as columns of 0 and 1.
 
-    For classes these are the share of the other classes' rows that the row is ranked above, whose mean is the AUC, and
+    For classes, a row adds to the AUC the share of the other classes' rows that it is ranked above, and to balanced accuracy
     whether its class is recognised. Classes with very few rows are left out; without two classes there is no score.
     """
     if targets.shape[1] == 1:

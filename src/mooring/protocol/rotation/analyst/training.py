@@ -70,9 +70,9 @@ def train(
 ) -> Training:
     """Train on the collaboration matrix, score by participant, and write the model to the work folder.
 
-    `learner` is a name or a learner whose model holds no rows; `choose_learner` replaces "auto". Of participants with more
-    rows than the study's `weight_limit` allows, a random part is used: unlike weights, this works for every learner. If
-    there are still more than `most_rows`, an equal share of each participant's is drawn.
+    `learner` is a name or a learner whose model holds no rows; `choose_learner` replaces "auto". If a participant has more
+    rows than the study's `weight_limit` allows, a random part of them is used: unlike weights, this works for every learner.
+    If more than `most_rows` rows remain, the same fraction of each participant's rows is drawn.
     """
     weight_limit, folder = rotation_of(study).weight_limit, Path(folder)
     kind = require_label(study.schema)
@@ -132,7 +132,7 @@ class LeftOut:
     places: Indices
     """Their indices, in ascending order."""
     losses: dict[int, float]
-    """Those of them whose rows are harmful, with the others' mean loss of score."""
+    """The others' mean loss of score because of each participant whose rows are harmful, by its index."""
     screened: LabelledRows
     """Equally many rows of each participant, on which those left out are scored."""
 

@@ -18,11 +18,12 @@ class Training(TrainingRecord):
     mechanism: ClassVar[str] = "rotation"
 
     learner: str
-    """Name of the learner; with "auto", of the one that was chosen."""
+    """Name of the learner; with "auto", the name of the learner that was chosen."""
     kind: Kind
     score: Score
-    """Scores of each participant's rows by models trained on the others only."""
+    """Score over all rows, each predicted by a model that was trained on the other participants only."""
     participants: tuple[tuple[str, Score], ...]
+    """The same score on the rows of each participant."""
     alone: tuple[tuple[str, Score], ...]
     """Cross-validated score of a model of each upload alone, for up to `MOST_ALONE` participants with ten rows or more.
     It stands in for the score of a model of the participant's raw rows, which carry no noise."""
@@ -90,7 +91,7 @@ class Training(TrainingRecord):
         for name, count in self.limited:
             words = (
                 f"Only {count:,} rows of {name}, drawn at random, were used: the study's weight_limit allows no more, so "
-                "that nobody decides by its number of rows. A larger limit would use more of them, and would let "
+                "that no participant dominates by its number of rows. A larger limit would use more of them, and would let "
                 f"{name} do more harm if its rows were false."
             )
             findings.append(Finding("limited", words, (name,)))
@@ -112,8 +113,8 @@ class Training(TrainingRecord):
             "The score of one upload alone is cross-validated within that upload. The analyst cannot know what a model "
             "of the pooled raw rows would score."
             if self.alone
-            else f"Scored on {self.score.n:,} rows. No model was trained on one upload alone, because the rows are "
-            "stored in parts or are too few.",
+            else f"Scored on {self.score.n:,} rows. No model was trained on one upload alone, because the training ran on a "
+            "cluster or the rows are too few.",
         ]
         if self.gain is not None:
             sentence = (
@@ -123,7 +124,8 @@ class Training(TrainingRecord):
             if self.gain.metric != "R²":  # over pooled rows, it helps to know the class frequencies of an upload
                 sentence += " A model of one upload also learns its class frequencies, so participants may differ."
             lines.append(
-                f"{sentence} 'mooring predict --beside' shows each participant if joining beats its raw rows alone."
+                f"{sentence} 'mooring predict --beside' shows each participant whether joining beats a model of its raw "
+                "rows alone."
             )
         return lines if self.release is None else [*lines, str(self.release)]
 

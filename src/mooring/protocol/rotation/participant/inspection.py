@@ -131,11 +131,11 @@ def _standing_warnings(study: Study) -> tuple[str, ...]:
     needed = rotation_of(study).n_components + 1
     known = (
         f"Known rows: somebody who knows {needed} of your rows from elsewhere (components + 1) recovers your secret "
-        "transform, and with it all your rows. Without noise on rows, the recovery is exact."
+        "map, and with it all your rows. Without noise on rows, the recovery is exact."
     )
     if rotation_of(study).data_noise_scale > 0:
         known += (
-            " In this study rows carry noise, so the transform is recovered approximately, and the other rows keep their "
+            " In this study rows carry noise, so the map is recovered approximately, and the other rows keep their "
             "noise."
         )
         noise = "What protects your rows is the private-data noise; anchor noise protects the anchor only."
@@ -293,6 +293,6 @@ def _verdict(result: AuditResult) -> str:
         return "No attack could be run on your rows. Do not read anything here as evidence of safety."
     held = count_noun(min(result.description.rows_each), "row")  # the smaller part is the colluder's
     return (
-        f"{' '.join(result.sentences)} The colluder, here {held} of yours, may hold more rows and recover more "
-        "('mooring audit --study' simulates all participants)."
+        f"{' '.join(result.sentences)} In this attack, the colluder holds {held} of yours. A real colluder may hold more "
+        "rows, and recover more ('mooring audit --study' simulates all participants)."
     )

@@ -126,7 +126,7 @@ def share_rows(
                     raise RefusedError(
                         "the bundle",
                         reason="it was issued before, its copy in the vault is gone, and the same bytes were not made "
-                        "again: the anchor file is another one, or this machine rounds differently",
+                        "again: a different anchor file was given, or this machine rounds differently",
                         cure="Restore the vault from a backup, or send the copy that was first written.",
                     )
                 ledger.record_bundle(study.digest, digest)
@@ -221,7 +221,7 @@ def _write(
 
 
 def _group(mapped: BinaryIO, grouped: BinaryIO, places: Indices, stretch: int, h: int) -> None:
-    """Copy the rows of each stretch of the bundle together, in the order of the file, and reorder `places` likewise."""
+    """Group the rows by stretch of the bundle, each stretch in the order of the file, and reorder `places` likewise."""
     moved, came = np.empty_like(places), np.empty((min(stretch, places.size), h), dtype="<f4")
     cursors = np.arange(-(-places.size // stretch)) * stretch
 
@@ -278,14 +278,15 @@ def _settle(
 
 
 def require_label_consent(study: Study, is_given: bool) -> None:
-    """Refuse a study with a label without consent that the analyst sees it."""
+    """Refuse a study that has a label unless the participant consents that the analyst sees it."""
     if study.label.kind != "none" and not is_given:
         raise InputError(
             "consent for labels",
             expected="given",
             got="none",
-            cure=f"The analyst sees the column {study.label.column!r} of every row as it is. If you may share that, say so: "
-            "the tick on the desk, --labels, labels=True in Python, labels = true in a FLARE site's mooring.toml.",
+            cure=f"The analyst sees the column {study.label.column!r} of every row as it is. If you may share "
+            "that, tick the box on the desk, or use --labels, labels=True in Python, or labels = true in a FLARE site's "
+            "mooring.toml.",
         )
 
 

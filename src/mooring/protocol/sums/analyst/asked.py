@@ -28,7 +28,7 @@ def keep_answer(study: Study, folder: Path, answer: Answer, command: str) -> Pat
 
 
 def read_answers(folder: Path, study: Study | None = None) -> tuple[AskedAnswer, ...]:
-    """Return the kept answers by file name; with a study, those about it."""
+    """Return the kept answers in the order of their file names; with a study, only its answers."""
     files = sorted((folder / FOLDER).glob("*.json"))[:_MOST_ANSWERS]
     cure = "Ask the question again, or delete the file."
     answers = [read_record(AskedAnswer, file, what=f"the answer {file.name}", cure=cure) for file in files]

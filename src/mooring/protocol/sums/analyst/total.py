@@ -68,7 +68,7 @@ class Closing(GatherRecord):
     digest: str
     """SHA-256 of the list."""
     next_step: str = ""
-    """What the combiners do with it."""
+    """What the analyst does with the list: to whom it is sent."""
     study: str = ""
     """The study's digest."""
     command: str = ""
@@ -89,7 +89,7 @@ class Closing(GatherRecord):
         return [f"Closed with {count_noun(len(self.participants), 'contribution')}, {by}."]
 
     def state_hand_off(self) -> list[str]:
-        """Return what the combiners do with the list."""
+        """Return what the analyst does with the list."""
         return [self.next_step]
 
     def list_contributions(self) -> Rows:

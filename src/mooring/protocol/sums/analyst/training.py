@@ -32,7 +32,7 @@ _ALMOST_ALL = 0.99
 
 @dataclass(frozen=True)
 class SumTraining(TrainingRecord):
-    """The record of a training on the total; `contributors`, `wrong` and `checked` are those of `Total`."""
+    """The record of a training on the total; `wrong` and `checked` are as in `Total`."""
 
     mechanism: ClassVar[str] = SECURE_SUM
 
@@ -42,6 +42,7 @@ class SumTraining(TrainingRecord):
     """Name of the column that is predicted."""
     kind: Kind
     contributors: tuple[str, ...]
+    """Participants whose rows are in the total."""
     wrong: tuple[str, ...]
     epsilon: float | None
     delta: float | None

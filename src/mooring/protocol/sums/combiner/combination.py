@@ -78,7 +78,7 @@ def combine_shares(
     output: Path,
     progress: Progress | None = None,
 ) -> StepResult:
-    """Write a combiner's share of the total of a closing list: once, and for the same list the same bytes again."""
+    """Write a combiner's share of the total of a closing list. Only one list is answered, always with the same bytes."""
     member, point = find_combiner(vault, study)
     require_writable(output, what="the share", inputs=(closing_list,))
     closed, ledger = read_closing_list(closing_list, study), Ledger(vault.folder)
@@ -87,7 +87,7 @@ def combine_shares(
         raise RefusedError(
             "the closing list",
             reason="the bundle that it lists as yours is not the one that this vault made",
-            cure="Tell the others: somebody put another in its place, or your vault is an old copy.",
+            cure="Tell the others: somebody replaced your bundle, or your vault is an old copy.",
         )
     ledger.require_first_list(study.digest, closed.digest)
     kept, total = vault.study_folder(study.folder_name) / _KEPT_SHARE, None
@@ -160,7 +160,7 @@ _GONE = {
         "Send the designer your new card, and have it enrolled in a new study.",
     ),
     "unknown": (
-        "your vault never held the one that the roster has of you, or is an old copy",
+        "your vault never held the one that the roster lists for you, or your vault is an old copy",
         "Open the vault that you joined with, or have a new card enrolled in a new study.",
     ),
 }
@@ -189,7 +189,7 @@ def _read_boxes(source: str | Path, study: Study, point: int) -> Iterator[Iterat
             if isinstance(path, Path):
                 with suppress(RefusedError, StorageError), open_plain_file(path, what="the bundle") as file:
                     yield read_box(file, study, point)
-            elif path.endswith(NO_ROOM):  # other reasons are faults of what lies there
+            elif path.endswith(NO_ROOM):  # other reasons concern the file itself
                 raise StorageError("the folder for temporary files", reason=path, cure="Make room, and run this again.")
 
     if not is_url(source):

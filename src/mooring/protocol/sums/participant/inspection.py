@@ -1,8 +1,8 @@
 """`mooring check` of a study of secure sums: what attackers learn from a contribution, with noise and without.
 
-A quarter of the rows plays the colluder, a half the contribution, and a quarter rows that are not in it. The attacker is
-assumed to know everybody else's sums, so that it sees the participant's own sums with the least noise that a total may
-carry. Attackers of the real total know less.
+A quarter of the rows are the colluder's, half of them make up the contribution, and the last quarter are not in it. The
+attacker is assumed to know everybody else's sums, so that it sees the participant's own sums with the least noise that a
+total may carry. Attackers of the real total know less.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ def inspect(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Inspection:
-    """Return what attackers learn from a participant's rows, all or a sample of `n_rows`, before their sums are shared."""
+    """Return what attackers would learn from the sums over a participant's rows, before these sums are shared.
+
+    `encoded` holds all `n_rows` rows of the table, or a sample of them.
+    """
     tell = progress or (lambda done, total, what="": None)
     tell(0, 2, "attacking your own sums")
     audit = _attack(study, encoded, seed)
@@ -67,9 +70,9 @@ def inspect(
     local = measure_local_only(study, encoded.rows, encoded.labels, seed)
     forecast, own_forecast = _forecast(study, encoded, n_rows)
     tell(2, 2, "done")
-    warnings = [] if audit is not None else [f"The self-attack needs {_FEWEST_ROWS} rows and more than one class."]
+    warnings = [] if audit is not None else [f"The self-attack needs {_FEWEST_ROWS} rows, and labels that differ."]
     if len(encoded.rows) < n_rows:
-        warnings.append(f"Figures are of {len(encoded.rows):,} of your {n_rows:,} rows, drawn at random.")
+        warnings.append(f"Figures are based on {len(encoded.rows):,} of your {n_rows:,} rows, drawn at random.")
     warnings += _warn_of_bound(sum_settings(study), n_rows)
     verdict, exceeded = _verdict(study, audit), list_exceeded(study, None if audit is None else audit.points[0])
     hazards = _find_lone_rows(study, encoded)
@@ -88,16 +91,16 @@ def inspect(
 
 
 def _forecast(study: Study, encoded: EncodedRows, n_rows: int) -> tuple[StudyForecast | None, StudyForecast | None]:
-    """Return the forecast by the declaration, and that by these rows.
+    """Return the forecast from the declaration alone, and the forecast for rows like these.
 
-    Where the study does not state how many rows are expected, the second takes everybody to have as many as this one.
+    If the study does not state how many rows are expected, the second assumes that all have as many as this participant.
     """
     expected = sum_settings(study).expected_rows or n_rows * len(study.participants)
     return forecast_sums(study), forecast_sums(study, n_rows=expected, encoded=encoded)
 
 
 def _warn_of_bound(settings: SumSettings, n_rows: int) -> list[str]:
-    """Return a sentence if a table has more rows than the study expects of a participant; `share` itself does not ask."""
+    """Return a sentence if a table has more rows than the study expects of a participant, which `share` does not check."""
     if settings.rows_per_person == "mean" or n_rows * settings.kept_share <= settings.most_rows:
         return []
     bound = f"The study expects at most {settings.most_rows:,} rows of a participant, and your table has {n_rows:,}"
@@ -206,7 +209,7 @@ def _attack(study: Study, encoded: EncodedRows, seed: int) -> AuditResult | None
 
 
 def _verdict(study: Study, audit: AuditResult | None) -> str:
-    # rows are attacked, by noise for rows; that for persons of several rows is stronger
+    # the attack simulates noise for single rows; noise for persons with several rows is stronger
     noise = "the study's noise" if sum_scheme(study).settings.rows_per_person == 1 else "noise for single rows"
     promise = state_promise(study)
     if audit is None:

@@ -80,10 +80,10 @@ def sum_table(
             def add(here: slice, rows: Any = rows, labels: Any = labels, weights: Any = weights) -> None:
                 add_rows(*(None if part is None else part[here] for part in (rows, labels, weights)))
 
-            starts = range(0, len(rows), _ROWS_A_TASK)  # whatever the number of threads: features are rounded alike
+            starts = range(0, len(rows), _ROWS_A_TASK)  # whatever the number of threads, so that features round alike
             adding = threads.map(add, [slice(start, start + _ROWS_A_TASK) for start in starts])
             collector.add(block)
-            list(adding)  # raises what was refused
+            list(adding)  # raises the error of a thread
     if weighing is not None:
         weighing.require_end()
     for refusal in exchange.list_refusals(study, sums.n_rows, collector.by_class):
@@ -161,7 +161,7 @@ def _changed_table() -> InputError:
 
 
 def scale_labels(study: Study, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return labels as sums take them: codes of classes, or numbers of the declared range as −1 to 1."""
+    """Return labels as sums use them: codes of classes, or numbers scaled from the declared range to −1 to 1."""
     if study.label.kind == "classes":
         return labels
     low, high = study.label.low, study.label.high
