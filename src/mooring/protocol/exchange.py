@@ -219,7 +219,7 @@ class Analysis(Protocol):
         """Return the class of the record that `train` writes. Its files can be read once it is loaded."""
         return TrainingRecord
 
-    def open_total(self, study: Study, folder: Path, shares: Path) -> PairwiseTotal:
+    def open_total(self, study: Study, folder: Path, shares: str | Path) -> PairwiseTotal:
         """Open the total from which answers are read, with the combiners' shares in a folder."""
         problem = f"A study of {self.name} has no total, and answers no questions besides its model."
         raise InputError("study", problem=problem, cure="Draft a study of secure sums with questions.")

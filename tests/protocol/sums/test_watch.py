@@ -9,9 +9,11 @@ import fsspec
 import pytest
 
 from mooring.errors import RefusedError, StorageError
+from mooring.protocol.analyst.role import Analyst
 from mooring.protocol.results import StepResult
 from mooring.protocol.sums import steps
-from mooring.protocol.sums.analyst.total import open_total
+from mooring.protocol.sums.analyst.total import Closing
+from mooring.protocol.sums.analyst.training import SumTraining
 from mooring.protocol.sums.answers import read_receipt, write_closing_list
 from mooring.protocol.sums.combiner.watch import Watch, watch_boxes
 from mooring.protocol.workspace import Workspace
@@ -58,13 +60,16 @@ def test_a_combiner_waits_at_a_store_and_answers_the_list_by_itself(folder: Path
         write_closing_list(
             path := folder / "p1.list", given.study, dict(list_entries(given)), given.vaults[1].signing_key
         )
-        put(path, "closing.list")
+        put(path, "a.list")  # it stays there, and comes before the analyst's
 
     def close() -> None:
         assert sum("the closing list" in words for words in lines) == 1
         for i in range(1, 4):
             put(given.check_boxes(i))
-        assert given.close(receipts=STORE).tested_by == ("p0", "p1", "p2", "p3")
+        lab = Analyst(given.study, given.work, given.analyst.signing_key)
+        closing = lab.gather(lab.collect(STORE).bundles, receipts=STORE)
+        assert isinstance(closing, Closing)
+        assert closing.tested_by == ("p0", "p1", "p2", "p3")
         put(given.work / "closing.list")
 
     clock = Clock(
@@ -77,7 +82,9 @@ def test_a_combiner_waits_at_a_store_and_answers_the_list_by_itself(folder: Path
     assert result.output == str(folder / "own" / "p0.share")
     for i in range(1, 4):
         put(given.combine(i))
-    assert open_total(given.study, given.work, STORE).participants == ("p0", "p1", "p2")
+    training = Analyst(given.study, given.work).train(shares=STORE)
+    assert isinstance(training, SumTraining)
+    assert training.contributors == ("p0", "p1", "p2")
     again = watch_boxes(given.vaults[0], given.study, watch, wait=Clock())  # the same share, without waiting
     assert again.digest == result.digest
 

@@ -91,11 +91,10 @@ class Analyst:
             From `collect`.
         mode, certify
             As for `mooring.protocol.rotation.analyst.alignment.align_bundles`; secure sums have no use for them.
-        receipts : path, optional
-            The folder of the combiners' receipts; rotation has none.
+        receipts : path or str, optional
+            The folder of the combiners' receipts, or its URL; rotation has none.
         """
-        folder = None if receipts is None else Path(receipts)
-        options = GatherOptions(mode, certify, folder, self.signing_key, progress=progress)
+        options = GatherOptions(mode, certify, receipts, self.signing_key, progress=progress)
         return self.engine.gather(self.study, bundles, self.folder, options)
 
     def train(
@@ -115,14 +114,13 @@ class Analyst:
             One of those that the study's mechanism trains; rotation also takes a learner of one's own.
         seed : int, default 0
             Random seed of the training and of the scores.
-        shares : path, optional
-            The folder of the combiners' shares of the total; rotation has none.
+        shares : path or str, optional
+            The folder of the combiners' shares of the total, or its URL; rotation has none.
         outcome : str, default ""
             The column to predict; empty for the study's label. A total of secure sums with questions predicts most columns.
         """
         exchange_of(self.study).require_outcome(self.study, outcome)
-        folder = None if shares is None else Path(shares)
-        options = TrainOptions(learner, seed, folder, progress=progress, outcome=outcome)
+        options = TrainOptions(learner, seed, shares, progress=progress, outcome=outcome)
         return self.engine.train(self.study, self.folder, options)
 
     def open_total(self, shares: str | Path) -> PairwiseTotal:
@@ -130,10 +128,10 @@ class Analyst:
 
         Parameters
         ----------
-        shares : path
-            The folder of the combiners' shares of the total.
+        shares : path or str
+            The folder of the combiners' shares of the total, or its URL.
         """
-        return exchange_of(self.study).open_total(self.study, self.folder, Path(shares))
+        return exchange_of(self.study).open_total(self.study, self.folder, shares)
 
     def export(self, path: str | Path, *, force: bool = False) -> Path:
         """Copy what was gathered to a file that other tools read, such as the collaboration matrix of rotation."""

@@ -224,7 +224,7 @@ class SumExchange(Exchange):
         outcome, learner, command = options.outcome, options.learner, options.command
         return train_sums(study, folder, options.shares, outcome=outcome, learner=learner, command=command)
 
-    def open_total(self, study: Study, folder: Path, shares: Path) -> PairwiseTotal:
+    def open_total(self, study: Study, folder: Path, shares: str | Path) -> PairwiseTotal:
         """Open the general total; see `mooring.protocol.sums.analyst.total.open_total`."""
         return replace(open_total(study, folder, shares).pairwise, caveat=explain_missing_guarantee(study))
 
