@@ -92,14 +92,6 @@ class ProcrustesProblem:
         gap = polar_factor(self.pulled_back(self.weighted_sum(maps))) - maps
         return xp.sqrt(xp.sum(gap * gap, axis=(-3, -2, -1)))
 
-    def centred_block(self, problem: int) -> Array:
-        """Return the centred representations of one problem, of shape (p, r, d), in its unit."""
-        xp = namespace_of(self.blocks)
-        n_rows = self.blocks.shape[1]
-        return xp.permute_dims(
-            xp.reshape(self.blocks[problem], (n_rows, self.n_participants, self.n_components)), (1, 0, 2)
-        )
-
     def select(self, indices: Array) -> ProcrustesProblem:
         """Return the sub-batch at `indices`."""
         return replace(self, blocks=self.blocks[indices], unit=self.unit[indices], means=self.means[indices])

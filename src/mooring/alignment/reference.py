@@ -34,7 +34,9 @@ def align_to_reference(anchor_representations: Sequence[Array] | Array, *, refer
         expected = f"a participant's index, 0 to {problem.n_participants - 1}"
         raise InputError("reference", expected=expected, got=str(reference), cure="Count participants from zero.")
     xp = namespace_of(problem.blocks)
-    centred, means = problem.centred_block(0), problem.means[0]
+    blocks, means = problem.blocks[0], problem.means[0]
+    shape = (blocks.shape[0], problem.n_participants, problem.n_components)
+    centred = xp.permute_dims(xp.reshape(blocks, shape), (1, 0, 2))
     R = svd_polar_factor(transpose(centred) @ centred[reference])
     here = xp.reshape(xp.arange(problem.n_participants, device=R.device), (-1, 1, 1)) == reference
     R = xp.where(here, identity_like(R), R)

@@ -114,7 +114,6 @@ def sign_votes(population: Array, target: Array, n_population: int, n_target: in
     `population` and `target` are third moments on matched axes, of shape (h, h).
     """
     xp = namespace_of(population, target)
-    h = population.shape[0]
-    spread = 2.0 + 4.0 * xp.eye(h, dtype=population.dtype, device=device_of(population))  # Var z_a² z_b of a Gaussian
+    spread = 2.0 + 4.0 * identity_like(population)  # Var z_a² z_b of a Gaussian
     spread = spread * (1 / n_population + 1 / n_target)
     return 2 * xp.sum(population * target / spread, axis=0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from mooring.attacks.class_moments import ClassMoments
 from mooring.attacks.view import CollusionView
 from mooring.errors import InputError, MooringError
-from mooring.geometry.backend import device_of, namespace_of, transpose
+from mooring.geometry.backend import identity_like, namespace_of, transpose
 from mooring.geometry.orthogonal import polar_factor
 from mooring.geometry.rigid import RigidMap
 from mooring.typing import Array
@@ -20,9 +20,6 @@ class DoesNotApply(MooringError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.reason,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,4 +156,4 @@ def anchor_row_error(view: CollusionView, variance: float) -> Array:
     xp = namespace_of(Y)
     centred = Y - xp.mean(Y if B is None else B, axis=0)
     spread = xp.sum(centred * centred) / Y.shape[0]
-    return variance * spread * xp.eye(view.n_components, dtype=Y.dtype, device=device_of(Y))
+    return variance * spread * identity_like(Y)

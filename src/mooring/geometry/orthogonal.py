@@ -208,8 +208,7 @@ def _polar_factors(matrices: Array) -> Array:
     X, settled = _schulz_polar(matrices)
     if bool(xp.all(settled)):
         return X
-    U, _, Vt = xp.linalg.svd(matrices, full_matrices=True)
-    return xp.where(settled[..., None, None], X, U @ Vt)
+    return xp.where(settled[..., None, None], X, svd_polar_factor(matrices))
 
 
 def _schulz_polar(matrices: Array) -> tuple[Array, Array]:

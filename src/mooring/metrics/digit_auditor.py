@@ -38,19 +38,12 @@ class DigitAuditor:
         """Return one unit vector per row, or zeros where all units of the last layer are zero."""
         torch = _torch()
         images = image_rows("rows", rows, (self.image_side, self.image_side))[..., 0]
-        parts = [
-            self.embedded(torch.as_tensor(images[start : start + _BATCH], dtype=torch.float32, device=self.device))
-            for start in range(0, len(images), _BATCH)
-        ]
-        return np.asarray(unit_rows(np.concatenate([part.double().cpu().numpy() for part in parts])), dtype=np.float64)
-
-    def embedded(self, images: Any) -> Any:
-        """Return unit vectors for a float32 tensor of clamped images, on the auditor's device and in batches."""
-        torch = _torch()
+        parts = []
         with torch.inference_mode():
-            pictures = images.reshape(-1, 1, self.image_side, self.image_side)
-            vectors = torch.cat([self._network(part) for part in pictures.split(_BATCH)])
-            return torch.nn.functional.normalize(vectors, dim=1)
+            for start in range(0, len(images), _BATCH):
+                part = torch.as_tensor(images[start : start + _BATCH, None], dtype=torch.float32, device=self.device)
+                parts.append(torch.nn.functional.normalize(self._network(part), dim=1).double().cpu().numpy())
+        return np.asarray(unit_rows(np.concatenate(parts)), dtype=np.float64)
 
 
 def train_digit_auditor(

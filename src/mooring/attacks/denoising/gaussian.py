@@ -22,7 +22,7 @@ import numpy.typing as npt
 from mooring.attacks.class_moments import ClassMoments, weighted_sum
 from mooring.attacks.reconstruction import DoesNotApply, Reconstruction
 from mooring.attacks.view import Codes, CollusionView
-from mooring.geometry.backend import device_of, identity_like, indices_beside, like, namespace_of, to_numpy, transpose
+from mooring.geometry.backend import identity_like, indices_beside, like, namespace_of, to_numpy, transpose
 from mooring.randomness import require_generator
 from mooring.typing import Array
 
@@ -100,7 +100,7 @@ def split_error(reconstruction: Reconstruction, view: CollusionView) -> tuple[Ar
     rows = reconstruction.rows
     xp = namespace_of(rows)
     left = view.data_noise_scale if reconstruction.data_noise_scale is None else reconstruction.data_noise_scale
-    noise = left**2 * xp.eye(rows.shape[1], dtype=rows.dtype, device=device_of(rows))
+    noise = left**2 * identity_like(rows)
     map_error = 0 * noise if reconstruction.row_error is None else reconstruction.row_error
     if float(xp.max(xp.abs(noise + map_error))) == 0:
         raise DoesNotApply("The rebuilt rows carry no known error, so there is nothing to denoise.")
