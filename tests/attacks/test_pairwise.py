@@ -19,6 +19,7 @@ from mooring.attacks.sums.pairwise_difference import pairwise_difference
 from mooring.audit import AuditSettings, PairwiseSimulation, attack_total, simulate_general_total, simulate_sums
 from mooring.audit.measurement import measure_leakage
 from mooring.audit.sums.canaries import audit_pairwise_epsilon
+from mooring.errors import InputError
 from mooring.learners.fitting import MOST_ALONE
 from mooring.learners.models import FeatureMap
 from mooring.mechanisms.sums.answers.mixture import Mixture
@@ -29,6 +30,7 @@ from mooring.metrics import Membership
 from mooring.tables import Partition
 from mooring.tables.schema import Column, Label, Schema
 from mooring.typing import Matrix
+from tests.raising import raising
 from tests.record import check_record
 
 RECORD = Path(__file__).parent / "record.json"
@@ -263,6 +265,19 @@ def test_an_audit_of_a_general_total_runs_these_attacks_and_measures_its_noise()
         if outcome.applies
     )
     assert strongest > 0.99
+
+
+def test_a_general_total_without_a_label_is_attacked_and_needs_a_quorum_of_those_who_take_part() -> None:
+    rng = np.random.default_rng(1)
+    schema = Schema(SCHEMA.columns)
+    features = LevelFeatures(make_workload(schema), schema)
+    train, test = ([draw(rng, 60)[0] for _ in range(P)] for _ in range(2))
+    partition = Partition.from_parts(train, rng=rng, test=test)
+    exact = simulate_general_total(train, None, features=features, privacy=None, rng=rng)
+    outcomes = attack_total(exact, partition, AuditSettings(colluders=(0,)), (0,))
+    assert max(outcome.figures["membership_auc"].value for outcome in outcomes if outcome.applies) > 0.95
+    with raising(InputError, "quorum"):
+        simulate_general_total(train, None, features=features, privacy=SumPrivacy(1.0, 1e-5, P + 1, 1), rng=rng)
 
 
 def test_canaries_show_nearly_the_guarantee_of_the_general_total_and_notice_noise_that_is_too_small(

@@ -23,6 +23,7 @@ from mooring.learners import FittedEstimator
 from mooring.learners.fitted import find_class_shares
 from mooring.tables import Column, Partition
 from mooring.typing import Matrix
+from tests.raising import raising
 from tests.record import check_record
 
 RATE = "membership_at_1_percent"
@@ -190,6 +191,8 @@ def test_an_audit_measures_the_release_of_the_chosen_point() -> None:
     classes = [rng.integers(0, 2, 40) for _ in range(3)]
     rows = [rng.standard_normal((40, 3)) + part[:, None] for part in classes]
     points = [RotationPoint("c-gdp-data-noise", 3, 0, data_noise_level=level) for level in (0.1, 20.0)]
+    with raising(InputError, "chosen"):
+        run_audit(rows, classes, points=points[:1], chosen=points[1])
     chosen, other = run_audit(rows, classes, points=points, chosen=points[0]).points
     assert other.release is None
     assert chosen.release is not None

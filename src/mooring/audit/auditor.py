@@ -77,6 +77,10 @@ def run_audit(
         points = points.points(auditor.deployment.default_n_components, auditor.deployment.rms)
     if not points:
         raise InputError("points", expected="at least one", got="none", cure="Name a method and its noise.")
+    if chosen is not None and chosen not in points:
+        raise InputError(
+            "chosen", expected="one of the points", got=chosen.title_on(auditor.deployment), cure="Add it to points."
+        )
     tell = progress or (lambda done, total, words: None)
     total = len(points) + 1
     tell(0, total, "training alone and pooled")

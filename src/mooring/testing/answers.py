@@ -63,8 +63,8 @@ def check_answer(
         Returns estimates by the names of `Answer.list_estimates` for a pandas DataFrame of the rows.
     n_draws : int, default 100
         Number of draws of rows and noise. An interval is checked if at least half of the draws show it. Its coverage must
-        reach a threshold that an interval with a true coverage of 93 %, shown in all draws, misses with a probability of at
-        most 1 in 10,000. The mean coverage may exceed 98 % by three standard errors.
+        reach a threshold that an interval with a true coverage of 93 % misses with a probability of at most 1 in 10,000.
+        The mean coverage may exceed 98 % by three standard errors.
     epsilon : float, default 1.0
         ε of the noise on each draw of 6,000 rows, with δ = 10⁻⁵ for adding or removing one row.
 
@@ -101,11 +101,12 @@ def _check_oracle(answer: Answer, expected: Mapping[str, float]) -> None:
 def _check_coverage(ask: Callable[[PairwiseTotal], Answer], n_draws: int, epsilon: float) -> None:
     coverage = measure_coverage(ask, n_draws=n_draws, epsilon=epsilon)
     require(coverage, f"The answer shows no estimate in any of {n_draws} draws of rows and noise.")
-    least = next(k for k in range(n_draws + 1) if bdtr(k, n_draws, _LEAST_COVERAGE) > _CHANCE) / n_draws
     for name, entry in coverage.items():
-        covered = f"covers the population's value in {entry.share:.1%} of the {entry.n_shown} draws that show it"
+        n = entry.n_shown
+        least = next(k for k in range(n + 1) if bdtr(k, n, _LEAST_COVERAGE) > _CHANCE) / max(n, 1)
+        covered = f"covers the population's value in {entry.share:.1%} of the {n} draws that show it"
         require(
-            entry.share >= least or entry.n_shown < n_draws / 2,
+            entry.share >= least or n < n_draws / 2,
             f"The interval of {name} {covered}, below {least:.1%}.",
         )
     mean = float(np.mean([entry.share for entry in coverage.values()]))

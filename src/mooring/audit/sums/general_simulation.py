@@ -11,7 +11,7 @@ import numpy as np
 from mooring.attacks.sums.pairwise_view import PairwiseView
 from mooring.attacks.sums.view import LabelledFeatures
 from mooring.audit.simulation import JointModel
-from mooring.audit.sums.simulation import show_total, words_from
+from mooring.audit.sums.simulation import settle_privacy, show_total, words_from
 from mooring.learners import Kind, LearnerLike
 from mooring.learners.class_sums import QuadraticModel
 from mooring.learners.fitting import MOST_ALONE
@@ -150,8 +150,7 @@ def simulate_general_total(
         The number of rows of each row's person. With it, every person contributes the mean over its rows.
     """
     streams = rng if isinstance(rng, Streams) else Streams.drawn(rng)
-    if isinstance(privacy, int | float):
-        privacy = SumPrivacy(float(privacy), 1e-5, quorum=len(datasets), n_colluders=1)
+    privacy = settle_privacy(privacy, len(datasets))
     layout = PairwiseLayout(features.workload, rows_of_person is not None)
     noise = None if privacy is None else calibrate_products(layout, privacy)
     exact, contributions = [], []

@@ -20,7 +20,7 @@ from mooring.audit.sums.general_simulation import PairwiseSimulation
 from mooring.audit.sums.simulation import SumSimulation
 from mooring.metrics import Membership
 from mooring.tables import Partition
-from mooring.typing import Indices, Labels, Matrix
+from mooring.typing import Indices, Matrix
 
 AnySimulation = SumSimulation | PairwiseSimulation
 _REGISTERS = ("register", "pairwise-register")
@@ -61,7 +61,7 @@ def attack_total(
     participants = range(partition.n_participants)
     honest = simulation.members([i for i in participants if i not in colluders])
     asked = [i for i in participants if i not in settings.colluders]
-    labels: Sequence[Labels] = partition.test_labels or ()
+    labels: Sequence[Any] = partition.test_labels or [None] * partition.n_participants
     others = simulation.encode([partition.test[i] for i in asked], [labels[i] for i in asked])
     rng = np.random.default_rng([settings.seed, 14])
     members = _sample(honest, most_candidates - min(least_others, len(others.features)), rng)

@@ -285,15 +285,7 @@ def simulate_sums(
     """
     streams = rng if isinstance(rng, Streams) else Streams.drawn(rng)
     p = len(datasets)
-    if isinstance(privacy, int | float):
-        privacy = SumPrivacy(float(privacy), 1e-5, quorum=p, n_colluders=1)
-    if privacy is not None and privacy.quorum > p:
-        raise InputError(
-            "quorum",
-            expected=f"at most {p}, the number of participants",
-            got=str(privacy.quorum),
-            cure="With a larger quorum, no total could be opened.",
-        )
+    privacy = settle_privacy(privacy, p)
     feature_map = RowFeatures(datasets[0].shape[1]) if feature_map is None else feature_map
     coding = LabelCoding.of(np.concatenate(labels) if label_values is None else np.asarray(label_values))
     layout: SumLayout | ClassLayout = SumLayout(feature_map.n_features, Outcome(coding.n_classes))
@@ -311,6 +303,20 @@ def simulate_sums(
     return SumSimulation(
         layout, feature_map, noise, features, encoded, tuple(contributions), coding, privacy, rows_of_person
     )
+
+
+def settle_privacy(privacy: SumPrivacy | float | None, n_participants: int) -> SumPrivacy | None:
+    """Return the guarantee of a simulation; a number is ε, with δ = 1e-5, a quorum of all and one colluding participant."""
+    if isinstance(privacy, int | float):
+        return SumPrivacy(float(privacy), 1e-5, quorum=n_participants, n_colluders=1)
+    if privacy is not None and privacy.quorum > n_participants:
+        raise InputError(
+            "quorum",
+            expected=f"at most {n_participants}, the number of participants",
+            got=str(privacy.quorum),
+            cure="With a larger quorum, no total could be opened.",
+        )
+    return privacy
 
 
 def _calibrate(layout: SumLayout | ClassLayout, privacy: SumPrivacy) -> Noise:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from mooring.mechanisms.sums.answers.survival import estimate_survival
 from mooring.mechanisms.sums.general.total import sum_exactly
 from mooring.mechanisms.sums.general.workload import make_workload
 from mooring.tables.schema import Column, Schema
-from mooring.testing import check_answer
+from mooring.testing import answers, check_answer
 from mooring.testing.answers import draw_total, measure_false_alarms, population
 
 EDGES = np.arange(0, 49, 6.0)
@@ -108,6 +109,15 @@ def test_an_answer_that_noise_always_refuses_is_said_to_show_nothing() -> None:
 
     with pytest.raises(AssertionError, match="in any of 3 draws"):
         check_answer(ask, n_draws=3)
+
+
+@pytest.mark.parametrize(("share", "n_shown", "is_refused"), [(0.8, 50, False), (0.7, 50, True), (0.8, 100, True)])
+def test_coverage_is_checked_by_as_many_draws_as_show_the_interval(
+    share: float, n_shown: int, is_refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "measure_coverage", lambda *_, **__: {"mean": answers.Coverage(share, n_shown, 1.0)})
+    with pytest.raises(AssertionError, match="mean covers") if is_refused else nullcontext():
+        answers._check_coverage(describe, 100, 1.0)
 
 
 def test_the_log_rank_test_rejects_groups_of_the_same_survival_in_seven_percent_of_draws_at_most() -> None:

@@ -63,7 +63,10 @@ def watch_boxes(
             ):
                 try:
                     result = combine_shares(vault, study, watch.bundles, path, output=share)
-                except (RefusedError, StorageError) as problem:  # anybody who may write there can put a file beside the list
+                except (
+                    RefusedError,
+                    StorageError,
+                ) as problem:  # anybody who may write there can put a file beside the list
                     if problem.what in _FINAL:
                         raise
                     refused = problem
