@@ -61,12 +61,9 @@ def watch_boxes(
             for path in fetch_files(
                 watch.lists, SUFFIXES[LIST], Path(folder), most_bytes=most_answer_bytes(study, LIST)
             ):
-                try:
+                try:  # a file that is refused may stand beside the analyst's list
                     result = combine_shares(vault, study, watch.bundles, path, output=share)
-                except (
-                    RefusedError,
-                    StorageError,
-                ) as problem:  # anybody who may write there can put a file beside the list
+                except (RefusedError, StorageError) as problem:
                     if problem.what in _FINAL:
                         raise
                     refused = problem
