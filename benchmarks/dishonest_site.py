@@ -202,8 +202,8 @@ def render(cells: Sequence[Cell], machine: str) -> str:
         f"{len(cells) * len(SEEDS) * N_HONEST:,}.",
         "",
         f"A study's `weight_limit` (here {WEIGHT_LIMIT:g}) bounds a site's rows in training by that multiple of the median "
-        "site's; a site that contradicts the others' models, or makes models worse for most of the others, is left out. "
-        "With three sites no comparison can tell who is dishonest. Several sites that act together were not measured.",
+        "site's; a site that clearly contradicts the others' models, or makes models worse for most of them, is left out. "
+        "With two sites no comparison can tell who is dishonest. Several sites that act together were not measured.",
         "",
         "Each cell has the loss in balanced accuracy or AUC, whichever is larger, with its 95 % interval, and in how many "
         f"of {len(SEEDS)} studies the site was left out. `python -m benchmarks.dishonest_site` measured it on simulated "

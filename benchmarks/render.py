@@ -48,8 +48,8 @@ def _sharing(result: dict[str, Any], totals: dict[str, Any] | None) -> str:
     ]
     for row in result["rows"]:
         share, both = row["share_seconds"], row["reading_seconds"] + row["product_seconds"]
-        noise = "with" if row["data_noise"] else "without"
-        lines.append(f"| {_file(row)} | rotated, {noise} noise | {share:.0f} s | {share / both:.1f} | {_peak(row)} |")
+        what = f"rotated, σ {'>' if row['data_noise'] else '='} 0"
+        lines.append(f"| {_file(row)} | {what} | {share:.0f} s | {share / both:.1f} | {_peak(row)} |")
     for row in totals["sharing"] if totals else ():
         times = f"{row['times']:.1f}{_missed(row['times'] <= LIMIT_TIMES)}"
         lines.append(f"| {_file(row)} | general total | {row['share_cpu_seconds']:.1f} s | {times} | {_peak(row)} |")
@@ -109,7 +109,11 @@ def _alignment(result: dict[str, Any]) -> str:
         ratio = f"{gpu['gpu']['ratio']:.4f} (0.01){_missed(gpu['gpu']['ratio'] <= 0.01)}"
         cells[f"{shape}, one {gpu['machine']['gpu']}"] = {"the loop": ratio}
     rivals = dict.fromkeys(rival for ratios in cells.values() for rival in ratios)
-    lines = ["## Alignment\n", "mooring's time over that of others (target):\n"]
+    lines = [
+        "## Alignment\n",
+        "The time of mooring's [solver](alignment.md) over that of others (target), until objective *and* residual are at",
+        "least as good as the loop's (against qc-procrustes: as its objective).\n",
+    ]
     lines += ["| size | " + " | ".join(rivals) + " |", "|---" * (len(rivals) + 1) + "|"]
     lines += [
         f"| {size} | " + " | ".join(ratios.get(rival, "–") for rival in rivals) + " |" for size, ratios in cells.items()
@@ -159,10 +163,9 @@ def _quality(result: dict[str, Any]) -> str:
 
 _HEAD = """# Benchmarks
 
-Each row compares two ways in one run on one machine: compare ratios, not seconds. The files in `benchmarks/results`
+A ratio compares two ways in one run on one machine: compare ratios, not seconds. The files in `benchmarks/results`
 state machines and dates. (p, d, r) are participants, components and anchor rows, v is the [anchor noise](glossary.md),
-and the loop is the paper's power method in Python, stopped by its own rule or after 500 iterations. mooring's default
-[solver](alignment.md) runs until objective *and* residual are at least as good.
+and the loop is the paper's power method in Python, stopped by its own rule or after 500 iterations.
 """
 
 if __name__ == "__main__":

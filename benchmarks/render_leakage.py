@@ -141,7 +141,7 @@ def _attack_table(leakage: dict[str, Any]) -> str:
             lines.append("| " + " | ".join(cells) + " |")
             if jointly := _of(own, "joint-moments", "error"):
                 apart.append(abs(np.mean(jointly) - np.mean(_of(own, "moments", "error"))))
-    joint = f"That of `joint-moments` is within {max(apart):.3f} of that of `moments`."
+    joint = f"The error of `joint-moments` is within {max(apart):.3f} of that of `moments`."
     return "\n".join([*lines, "", _fill(f"{joint} {'; '.join(notes)}."), ""])
 
 
@@ -277,7 +277,7 @@ def _kind(point: dict[str, Any]) -> str:
 
 _HEAD = """# What the attacks recover
 
-**Every figure is a lower bound**, by the strongest attack that we ran, of [measures of an
+**Every leakage figure is a lower bound**, by the strongest attack that we ran unless one is named, of [measures of an
 audit](audit.md#what-an-audit-measures).
 
 - Private-data noise protects rows at a price: the table has the answers of `mooring plan` to its default

@@ -89,9 +89,9 @@ def _write_widths(rows: Sequence[dict[str, Any]]) -> str:
     lines = [
         "Half the width of 95 % intervals, median over draws of rows and noise, for an invented population with seven",
         "columns and survival in eight intervals, at δ = 10⁻⁵ (`python -m benchmarks.answers`). *Covered*: the share of",
-        f"{most_draws:,} draws{exceptions} in which the interval has the population's value, from the least to",
-        "the most over the four settings and all estimates that at least",
-        f"{100 * LEAST_SHOWN:.0f} % of the draws show. By chance alone, one such share in twenty is more than {errors}",
+        f"{most_draws:,} draws{exceptions}, without refusals, in which the interval has the population's value, from the",
+        f"least to the most over the four settings and all estimates that {100 * LEAST_SHOWN:.0f} % of the draws show",
+        f"at least. By chance alone, one such share of all draws in twenty is more than {errors}",
         "points away from 95 %.\n",
         "| answer | "
         + " | ".join(f"ε = {epsilon:g}, {n_rows:,} rows" for epsilon, n_rows in SETTINGS)
@@ -146,7 +146,7 @@ def _write_known(kept: Results) -> str:
     raw = [line["values"] for line in answers if line["figure"] == RAW_TIMES]
     eight, one = (sorted((values[at] for values in raw), key=float) for at in (0, -1))
     lines.append(
-        f"\nFrom the curve of raw times, survival is {eight[0]} to {eight[-1]} points away on average at ε = 8, and "
+        f"\nThe largest distance from the curve of raw times is {eight[0]} to {eight[-1]} points on average at ε = 8, and "
         f"{one[0]} to {one[-1]} at ε = 1."
     )
     return "\n".join(lines)

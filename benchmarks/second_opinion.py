@@ -293,7 +293,7 @@ def render(lines: Sequence[Line], machine: str) -> str:
         f"false positives: {name_exceeded(lines, 'rate')}. By the area under the curve: {name_exceeded(lines, 'auc')}.",
         "",
         "SACRO-ML's attacks see predictions only. mooring's `register` solves the equations that training solved for the "
-        "members among all candidates, and so recognises far more, except in forests; an attacker without a "
+        "members among all candidates, and so recognises far more, except in forests and under ε; an attacker without a "
         "[register](glossary.md) that holds nearly all members recognises fewer. Of [secure sums](privacy.md), mooring "
         "attacks the total, of which the model is a function; ε = 1 bounds every attack by a rate of "
         f"{bounds[1]:.2%} and an area of {bounds[0]:.3f}.",

@@ -109,7 +109,7 @@ draw_mechanisms(audit)
 #
 # A plan takes a limit on what the strongest attack may recover, and looks for the operating point that keeps to it
 # and scores best. Or it takes a limit on ε, for a guarantee that holds against every attack, which secure sums can
-# carry. One half of the rows is searched, and the other half reported.
+# carry. The search takes one half of the rows, and the figures come from the other.
 
 # %%
 from mooring import plan_study
@@ -118,7 +118,7 @@ plan = plan_study(parts, limit="epsilon at most 2")
 plan
 
 # %% [markdown]
-# Read the decision first: what is recommended, and whether joining is shown to pay. 'Cannot tell' is an answer, too.
+# Read the decision first: what is recommended, and whether joining is shown to pay.
 
 # %%
 print("Does joining pay?", plan.answer)

@@ -2,8 +2,8 @@
 # # Four hospitals, one model
 #
 # Four hospitals that may not pool their patients train one model by **secure sums**, with one upload each. All roles
-# are played here in one notebook. In a real study each has a machine and a folder of its own, and only what lies in
-# `post` travels.
+# are played here in one notebook. In a real study each has a machine and a folder of its own, and only the study,
+# cards and signed files travel.
 #
 # The patients are those of scikit-learn's diabetes table, divided among the hospitals at random: is a patient better
 # or worse after a year?
@@ -95,7 +95,7 @@ hospitals["south"].check(rows["south"])
 # %% [markdown]
 # ## Share once
 #
-# What leaves is a file of sealed shares of the hospital's sums, with its part of the noise. Nobody can open it: only
+# What leaves is a file of sealed shares of the hospital's sums, with its part of the noise. Nobody opens it: only
 # the total of all hospitals can be opened, once enough of them have added up their shares.
 
 # %%

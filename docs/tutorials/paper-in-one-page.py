@@ -77,7 +77,7 @@ def score(simulation):
 # ## Noise on the rows
 #
 # With the same noise, one common secret map (C-GDP) and separate maps that are aligned by an anchor (AA-I-GDP) leak
-# exactly the same: that is a theorem of the paper.
+# exactly the same, as the paper proves.
 
 # %%
 ATTACKS = {"c-gdp": "known-secret", "aa-i-gdp": "known-anchor"}

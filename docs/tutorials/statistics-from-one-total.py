@@ -121,7 +121,8 @@ total = analyst.open_total(inbox)
 # %% [markdown]
 # ## Table 1
 #
-# Numbers of rows carry noise, too. Intervals include the noise, and that other patients could have been observed.
+# Numbers of rows carry noise, too. Intervals of means and shares also include that other patients could have been
+# observed.
 
 # %%
 from mooring.mechanisms.sums.answers import (
@@ -182,5 +183,4 @@ plt.ylim(0, 1.02)
 plt.legend()
 
 # %% [markdown]
-# [Statistics](../statistics.md) has the commands, what each answer assumes, how wide intervals are with more rows and
-# smaller ε, and what cannot be asked.
+# [Statistics](../statistics.md) has the commands, and what each answer assumes.

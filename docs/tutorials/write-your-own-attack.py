@@ -116,8 +116,7 @@ plt.legend()
 # ## Does it keep the contract?
 #
 # `check_attack` runs what mooring's own attacks must pass: the same seed gives the same result, a view is not
-# changed, rows have the right shape and are finite, and an attack that does not apply says why. It returns nothing if
-# all is well.
+# changed, rows have the right shape and are finite, and an attack that does not apply says why.
 
 # %%
 from mooring.testing import check_attack
@@ -138,7 +137,7 @@ except AssertionError as broken:
 # %% [markdown]
 # ## In an audit
 #
-# Wherever mooring takes the name of an attack, it takes yours.
+# Where an audit takes the name of an attack, it takes yours.
 
 # %%
 points = mooring.PointGrid(
@@ -196,5 +195,4 @@ sums
 
 # %% [markdown]
 # Without noise it recognises members, and at ε = 2 the guarantee holds against this attack as against any other.
-# [Extend mooring](../extend.md) has new mechanisms and learners, and [attacks](../attacks.md) what each of mooring's
-# own attacks uses.
+# [Extend mooring](../extend.md) has new mechanisms and learners.
