@@ -12,6 +12,7 @@ from mooring.attacks.shadow_models import draw_halves
 from mooring.audit.release import measure_release
 from mooring.protocol.messages.study import Study
 from mooring.protocol.results import ShareResult
+from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.sums.scheme import sum_scheme
 from mooring.report.governance import DRAFTS, render_drafts
 from mooring.report.records import StudyRecords
@@ -83,11 +84,12 @@ def test_a_study_of_rows_names_its_limits_and_no_epsilon(label: str) -> None:
     ],
 )
 def test_a_study_of_sums_states_its_epsilon_and_without_one_no_guarantee(
-    settings: dict[str, Any], tmp_path: Path
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = make_sum_study(tmp_path, 6, **settings)
     study, vault = made.study, made.vaults[0].folder
-    records = StudyRecords(share=ShareResult(4711, "ef" * 32, False, epsilon=1.25, spent=2.0))
+    records = StudyRecords(share=ShareResult(4711, "ef" * 32, False, epsilon=1.25))
+    monkeypatch.setattr(Ledger, "spent_epsilon", lambda ledger: 3.25)
     drafted(study, records)
     write_records(vault / "studies" / study.folder_name, records)
     result = run(vault, study, tmp_path)

@@ -233,6 +233,8 @@ def test_one_record_is_enough(name: str, study: Study, audit: AuditResult, tmp_p
 @pytest.mark.parametrize("kind", ["rotation", "sums"])
 def test_records_are_read_as_they_were_written(kind: str, audit: AuditResult, tmp_path: Path) -> None:
     records = both(analyst_records(), participant_records(audit)) if kind == "rotation" else sum_records(NAMES)
+    if records.share is not None and records.share.epsilon is not None:
+        records = replace(records, share=replace(records.share, spent=None))  # only a vault knows it
     assert collect_records(write_records(tmp_path, records)) == records
 
 

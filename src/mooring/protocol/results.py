@@ -177,8 +177,8 @@ class ShareResult(Record):
     """Number of rows of each class, if rows are shared; the analyst sees these numbers too."""
     epsilon: float | None = None
     """ε of a study of secure sums; None without noise."""
-    spent: float = 0.0
-    """ε that this vault has spent in other studies of secure sums."""
+    spent: float | None = 0.0
+    """ε that this vault has spent in other studies of secure sums; None if it is not known."""
     rows_digest: str = field(default="", repr=False)
     """Keyed digest, by which the report recognises whether these rows were checked. It stays in the vault."""
     override: str = ""
@@ -195,8 +195,8 @@ class ShareResult(Record):
 
     @property
     def epsilon_in_all(self) -> float | None:
-        """ε that this vault has spent in all studies of secure sums; None without a guarantee in this one."""
-        return None if self.epsilon is None else self.epsilon + self.spent
+        """ε that this vault has spent in all studies of secure sums; None without a guarantee in this one, or not known."""
+        return None if self.epsilon is None or self.spent is None else self.epsilon + self.spent
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ from mooring.protocol.messages.study import Study
 from mooring.protocol.participant.prediction import PredictionRecord
 from mooring.protocol.registry import exchange_of, list_exchanges
 from mooring.protocol.results import GatherRecord, ShareResult, TrainingRecord
+from mooring.protocol.storage.ledger import Ledger
+from mooring.protocol.storage.vault import has_vault
 from mooring.serialization import MOST_BYTES, Record, read_record
 
 
@@ -108,11 +110,20 @@ def collect_records(folder: Path, study: Study | None = None, *, examples: bool 
     answers = tuple(asked for exchange in exchanges for asked in exchange.read_answers(folder, study))
     records = StudyRecords(**present, answers=answers)
     check, share = records.check, records.share
+    if share is not None and share.epsilon is not None:
+        share = _with_todays_epsilon(share, folder)
     if check is not None and share is not None and share.rows_digest != check.rows_digest:
-        return replace(records, check=None, checked_other_rows=True)
+        return replace(records, check=None, share=share, checked_other_rows=True)
     if check is not None and check.self_attack is not None and not examples:
         check = replace(check, self_attack=_without_examples(check.self_attack))
-    return replace(records, check=check)
+    return replace(records, check=check, share=share)
+
+
+def _with_todays_epsilon(share: ShareResult, folder: Path) -> ShareResult:
+    """Return the record with the ε that the vault has spent by now, which is not known outside the vault."""
+    vault = folder.absolute().parent.parent
+    spent = Ledger(vault).spent_epsilon() - (share.epsilon or 0.0) if has_vault(vault) else None
+    return replace(share, spent=spent)
 
 
 def _find_gathered(folder: Path, exchanges: Sequence[Exchange]) -> str:

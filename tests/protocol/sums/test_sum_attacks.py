@@ -36,6 +36,7 @@ from mooring.protocol.sums.participant.contribution import share_sums
 from mooring.protocol.sums.participant.inspection import _verdict
 from mooring.protocol.sums.participant.table_sums import draw_kept
 from mooring.protocol.sums.scheme import list_exceeded, sum_scheme
+from mooring.report.records import collect_records
 from mooring.tables import encoded_batches
 from mooring.tables.schema import Column
 from tests import commands
@@ -205,6 +206,22 @@ def test_a_share_that_was_killed_is_counted_anew_when_it_is_resumed(
     share_sums(given.vaults[0], another(given), given.table(0), output=folder / "other.bundle")
     with raising(RefusedError, "the upload"):
         given.share(0)
+
+
+def test_every_report_of_a_vault_states_what_it_has_spent_by_now(folder: Path) -> None:
+    given = make_sum_study(folder, epsilon=1.0)
+    other = another(given)
+    other = replace(other, mechanism=replace(other.mechanism, epsilon=2.0))
+    given.share(0)
+    share_sums(given.vaults[0], other, given.table(0), output=folder / "other.bundle")
+    for study in (given.study, other):
+        kept = given.vaults[0].study_folder(study.folder_name)
+        share = collect_records(kept, study).share
+        assert share is not None
+        assert share.epsilon_in_all == 3.0
+        moved = collect_records(Path(shutil.copytree(kept, folder / study.digest)), study).share
+        assert moved is not None
+        assert moved.epsilon_in_all is None
 
 
 def test_rows_under_other_columns_are_counted_whatever_their_number(folder: Path) -> None:

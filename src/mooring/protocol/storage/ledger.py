@@ -195,8 +195,8 @@ class Ledger:
                 cure="Ask the analyst for the list that was answered. Its share can be written again.",
             )
 
-    def spent_epsilon(self, study_digest: str) -> float:
-        """Return the ε that this vault has spent in other studies of secure sums."""
+    def spent_epsilon(self, study_digest: str = "") -> float:
+        """Return the ε that this vault has spent in all studies of secure sums except the one with this digest."""
         return sum(epsilon for _, epsilon in self._list_sums(study_digest) if epsilon is not None)
 
     def _require_budget(self, study_digest: str, rows: RowSummary, spending: Spending) -> None:
