@@ -79,6 +79,7 @@ def site(
     from mooring.errors import InputError
     from mooring.protocol.participant.membership import find_member
     from mooring.protocol.registry import exchange_of
+    from mooring.tables.files import require_file
 
     agreed = execution.read_study(study)
     member = find_member(opened_vault(vault), agreed)
@@ -86,8 +87,8 @@ def site(
     if is_helper == (data is not None):
         problem = "A helper shares no table." if is_helper else "A participant's site needs a table."
         raise InputError("data", problem=problem, cure="Leave --data out." if is_helper else "Give it with --data.")
-    if data is not None and not data.is_file():
-        raise InputError("data", expected="your table", got="a path without a file", cure="Check the path.")
+    if data is not None:
+        require_file(data)
     settings = SiteSettings(
         study.resolve(),
         vault.resolve(),

@@ -137,6 +137,8 @@ def test_helpers_are_sites_that_only_combine(job: Job, tmp_path: Path) -> None:
     assert SiteSettings.read(job.kit).data is None
     for vault, more in (("h0", ("--data", given.table(0))), ("v0", ())):
         commands.run(*site, "--vault", tmp_path / vault, *more, code=2, what="data")
+    missing = ("--data", tmp_path / "missing.csv")
+    commands.run(*site, "--vault", tmp_path / "v0", *missing, code=5, what="the data file")
 
 
 @pytest.mark.parametrize("job", [2.0], indirect=True)
