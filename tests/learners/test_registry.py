@@ -137,6 +137,11 @@ def test_auto_takes_the_first_learner_of_sums_that_predicts_the_label() -> None:
             resolve_sum_learner(learner, kind)
 
 
+def test_auto_is_no_learner_until_one_is_chosen() -> None:
+    with raising(InputError, "learner", got="'auto'", cure="choose_learner"):
+        resolve_learner("auto")
+
+
 def test_a_learner_of_ones_own_is_used_as_it_is() -> None:
     rows, classes = rows_and_classes(60)
     learner = EstimatorLearner(

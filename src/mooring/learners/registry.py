@@ -250,6 +250,9 @@ def resolve_learner(
     >>> resolve_learner("linear").description
     'logistic or ridge regression'
     """
+    if learner == AUTO:
+        cure = "choose_learner chooses one by score."
+        raise InputError("learner", expected="the name of one learner", got=repr(AUTO), cure=cure)
     resolved = LEARNERS.get(learner) if isinstance(learner, str) else learner
     usable = [
         name

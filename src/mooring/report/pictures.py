@@ -46,7 +46,8 @@ class People:
     @property
     def label(self) -> str:
         """The panel in words, for readers who cannot see it."""
-        return f"{self.heading}: {self.count} {self.interval}{self.note and ', '}{self.note}."
+        counted = f"{self.count} {self.interval}".rstrip()
+        return f"{self.heading}: {counted}{self.note and ', '}{self.note}."
 
     def list_lines(self, n: int) -> str:
         """Return the path through the first `n` people, in lines of ten."""
@@ -82,10 +83,11 @@ def picture_attackers(
     if member is None and linked is None and promise is None:
         return []
     shown = _RATE if member is None else max(_RATE, member.chance or 0.0)
-    panels: list[People] = []
-    notes = [
-        "The circles show how many of 100 in the data are recognised if the attacker accepts 1 false alarm in 100."
-    ]
+    panels, notes = list[People](), list[str]()
+    if member is not None or promise is not None:
+        notes.append(
+            "The circles show how many of 100 in the data are recognised if the attacker accepts 1 false alarm in 100."
+        )
     if member is not None:
         panels.append(_show_figure("Rows recognised by the strongest attack found", member))
         if round(1 / shown) < round(1 / _RATE):

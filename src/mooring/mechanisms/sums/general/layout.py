@@ -125,7 +125,8 @@ class PairwiseAccumulator:
         """Do what `add` does with coded rows."""
         if (rows_of_person is not None) != self.layout.adds_means:
             expected = "given if, and only if, the mean over each person's rows is added"
-            raise InputError("rows_of_person", expected=expected, got=str(rows_of_person), cure="Follow the layout.")
+            got = "None" if rows_of_person is None else "an array"
+            raise InputError("rows_of_person", expected=expected, got=got, cure="Follow the layout.")
         with self._lock:
             rng = self._rng.spawn(1)[0]
         workload = self.layout.workload
