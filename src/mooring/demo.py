@@ -1,8 +1,8 @@
 """The demonstration: a whole study of secure sums on scikit-learn's digits, in which every role runs the real commands.
 
-Twenty participants have forty handwritten digits each. Every command runs in a process of its own, in its role's folder. An
-audit of the same digits compares the study with the paper's method and with sums without noise. A second study, of
-scikit-learn's diabetes table split among four hospitals, ends in a Table 1 and a regression.
+Up to twenty participants have forty handwritten digits each. Every command runs in a process of its own, in its role's
+folder. An audit of the same digits compares the study with the paper's method and with sums without noise. In a second
+study, scikit-learn's diabetes table is split among four hospitals, and the analyst asks for a Table 1 and a regression.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import multiprocessing
 import os
 import runpy
 import shutil
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -26,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.datasets import load_diabetes, load_digits
 
-from mooring.attacks import current_effort, set_effort
+from mooring.attacks import Effort, current_effort, set_effort
 from mooring.errors import MooringError
 from mooring.learners.scores import METRICS, Gain
 from mooring.mechanisms.sums.settings import SECURE_SUM
@@ -68,11 +70,11 @@ class DemoResult:
     """The results of `mooring describe` and `mooring regress` in the study of four hospitals."""
 
     def mean_score(self, name: Literal["score", "local_only"]) -> float:
-        """Return the mean over participants of the balanced accuracy of the joint model, or of a model trained alone."""
+        """Return the balanced accuracy of the joint model, or of the models trained alone, averaged over participants."""
         return float(np.mean([record[name]["balanced_accuracy"] for record in self.predictions if record[name]]))
 
     def state_gain(self) -> str:
-        """State the gain of the joint model over models trained alone, with its interval over participants."""
+        """Return a sentence on the joint model's gain over models trained alone, with an interval over participants."""
         both = [(record["score"], record["local_only"]) for record in self.predictions if record["local_only"]]
         gains = np.array([[joint["balanced_accuracy"] - alone["balanced_accuracy"]] for joint, alone in both])
         value, error, n = mean_ratio(gains, np.ones_like(gains))
@@ -170,14 +172,35 @@ def _command_processes() -> Iterator[ProcessPoolExecutor]:
     context.set_forkserver_preload(_PRELOADED)
     os.environ |= threads  # libraries in the processes read these variables when they are loaded
     try:
+        if _START == "forkserver":
+            _start_fork_server()
         with ProcessPoolExecutor(
-            os.cpu_count(), context, initializer=set_effort, initargs=(current_effort(),), max_tasks_per_child=1
+            os.cpu_count(), context, initializer=_prepare_process, initargs=(current_effort(),), max_tasks_per_child=1
         ) as pool:
             yield pool
     finally:
         for name, value in before.items():
             os.environ.pop(name)
             os.environ |= {} if value is None else {name: value}
+
+
+def _start_fork_server() -> None:
+    """Start the process that loads modules for all commands, so that an interrupt does not end it with a traceback."""
+    from multiprocessing import forkserver
+
+    if threading.current_thread() is not threading.main_thread():  # only the main thread can set signals
+        return
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+def _prepare_process(effort: Effort) -> None:
+    """Let an interrupt end the command of this process, and set the effort of its attacks."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    set_effort(effort)
 
 
 def _run_command(place: Path, words: Sequence[str]) -> tuple[int, str, str]:
@@ -209,7 +232,7 @@ class _Stage:
     def each(
         self, words: str, command: Callable[[str], list[str]], places: Sequence[Path] = ()
     ) -> list[dict[str, Any]]:
-        """Run a command in the folders of all participants, or of some, as many at once as there are processors."""
+        """Run a command in each of `places` (by default every participant's folder), at most one per processor at a time."""
         started = [
             (place, asked := command(place.name), self._start(place, asked))
             for place in places or self.tables.participants
@@ -249,7 +272,7 @@ class Tables:
 
 
 def write_tables(folder: Path, *, n_participants: int, seed: int) -> Tables:
-    """Split the digits among participants, each with a folder: forty rows to share, and the others to predict later."""
+    """Write the tables of all roles; each participant has forty rows to share, and other rows to predict later."""
     images, digits = load_digits(return_X_y=True)
     order = np.random.default_rng(seed).permutation(len(digits))
     order = order[np.argsort(digits[order], kind="stable")]  # class by class, so that every participant has every digit
