@@ -38,12 +38,19 @@ class DigitAuditor:
         """Return one unit vector per row, or zeros where all units of the last layer are zero."""
         torch = _torch()
         images = image_rows("rows", rows, (self.image_side, self.image_side))[..., 0]
-        parts = []
+        parts = [
+            self.embedded(torch.as_tensor(images[start : start + _BATCH], dtype=torch.float32, device=self.device))
+            for start in range(0, len(images), _BATCH)
+        ]
+        return np.asarray(unit_rows(np.concatenate([part.double().cpu().numpy() for part in parts])), dtype=np.float64)
+
+    def embedded(self, images: Any) -> Any:
+        """Return unit vectors for a float32 tensor of clamped images, on the auditor's device and in batches."""
+        torch = _torch()
         with torch.inference_mode():
-            for start in range(0, len(images), _BATCH):
-                part = torch.as_tensor(images[start : start + _BATCH, None], dtype=torch.float32, device=self.device)
-                parts.append(torch.nn.functional.normalize(self._network(part), dim=1).double().cpu().numpy())
-        return np.asarray(unit_rows(np.concatenate(parts)), dtype=np.float64)
+            pictures = images.reshape(-1, 1, self.image_side, self.image_side)
+            vectors = torch.cat([self._network(part) for part in pictures.split(_BATCH)])
+            return torch.nn.functional.normalize(vectors, dim=1)
 
 
 def train_digit_auditor(
@@ -65,7 +72,7 @@ def train_digit_auditor(
     Parameters
     ----------
     images : array of shape (n, s · s)
-        Clean images, pixels from 0 to 1, at least 4 × 4 of them.
+        Clean images of at least 4 × 4 pixels, with values from 0 to 1.
     labels : array of shape (n,)
         Digits that the images show.
     seed : int
@@ -94,7 +101,7 @@ def train_digit_auditor(
             "labels",
             expected="of two or more digits, each with enough images for training and validation",
             got=f"{len(names)} digits on {len(rows)} images, {n_held_out} held out",
-            cure="Pass more images, or change validation_fraction.",
+            cure="Pass more images of at least two digits, or change validation_fraction.",
         )
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     kept, held_out = train_test_split(np.arange(len(rows)), test_size=n_held_out, stratify=codes, random_state=seed)
