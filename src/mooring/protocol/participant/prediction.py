@@ -30,7 +30,7 @@ from mooring.protocol.storage.fingerprints import Fingerprinter, Words
 from mooring.protocol.storage.ledger import Ledger
 from mooring.protocol.storage.vault import Vault
 from mooring.protocol.transport.addresses import is_url, local_path, redact_address
-from mooring.protocol.transport.object_stores import NOT_THERE, TOO_LARGE, download, open_folder, read_size
+from mooring.protocol.transport.object_stores import NOT_THERE, download, open_folder, read_size
 from mooring.serialization import Count, Record, count_noun, render_html
 from mooring.tables.encoder import EncodedRows, LabelUse, RowsLeftOut, UnfitUse, encoded_batches, read_encoded
 from mooring.tables.files import is_parquet, no_rows
@@ -48,13 +48,13 @@ class AdjustmentRecord(Record):
 
     rows: Count
     left_out: Count
-    """Held-out rows that were not used, because they were shared before or are among the rows scored."""
+    """Number of held-out rows that were not used, because they were shared before or are among the rows scored."""
     checked: bool
-    """Whether the ledger knows which rows were shared."""
+    """Whether the ledger could tell which of the held-out rows were shared."""
     radius: float | None = None
-    """Half the width of the intervals; None for classes."""
+    """Half the width of an interval that does not reach an end of the label's range; None for classes."""
     coverage: float | None = None
-    """The share of labelled new rows that lie within their intervals."""
+    """The share of labelled new rows whose number lies within its interval; None for classes, and without labels."""
 
     def __str__(self) -> str:
         rows = f"{self.rows} rows that {'the model was not trained on' if self.checked else 'you say were not shared'}"
@@ -63,10 +63,10 @@ class AdjustmentRecord(Record):
         if self.radius is None:
             return (
                 f"Probabilities are recalibrated on {rows}.{left_out} The calibration shown is that of the recalibrated "
-                "probabilities; scores are those of the model as delivered."
+                "probabilities; scores are computed before recalibration."
             )
-        words = f"Nine of ten new rows should lie within ± {self.radius:.3g} of the prediction"
-        words += "" if self.coverage is None else f", and {self.coverage:.0%} of the labelled new rows do"
+        words = f"In nine of ten new rows, the number should lie within ± {self.radius:.3g} of its prediction"
+        words += "" if self.coverage is None else f"; in {self.coverage:.0%} of the labelled new rows, it does"
         return f"{words}. This width was fitted on {rows}.{left_out}"
 
 
@@ -87,27 +87,27 @@ class PredictionRecord(Record):
     command: str = ""
     """The command that was run."""
     only_class: str = ""
-    """The class that the model predicts for every row; empty if it predicts several, or numbers."""
+    """The class that the model predicts for every one of several rows; empty otherwise, and for numbers."""
     n_classes: Count = 0
-    """Number of the study's classes; 0 for a number."""
+    """Number of classes between which the model chooses; 0 if it predicts numbers."""
     n_unread: Count = 0
-    """Number of further rows that could not be read, so that they have no prediction."""
+    """Number of further rows that have no prediction, because they could not be read."""
     n_scored: Count = 0
-    """Number of rows whose label was known, if the predictions have a score."""
+    """Number of rows whose label was known."""
 
     def state_only_class(self) -> str:
-        """Return a sentence if the model predicts one of several classes for every row; empty otherwise."""
+        """Return a sentence if the model predicts the same one of several classes for every row; empty otherwise."""
         if not self.only_class or self.n_classes < 2:
             return ""
         return (
-            f"The model predicts '{self.only_class}' for all {self.n_rows:,} rows. Guessing has a balanced accuracy of "
-            f"{1 / self.n_classes:.1%}, and so do these predictions."
+            f"The model predicts '{self.only_class}' for all {self.n_rows:,} rows. That is no better than guessing: where "
+            f"every class occurs, both have a balanced accuracy of {1 / self.n_classes:.1%}."
         )
 
 
 @dataclass(frozen=True)
 class Adjustment:
-    """An adjustment of predictions, fitted to labelled rows that were not shared."""
+    """An adjustment of predictions, fitted to labelled rows that were held out and not shared."""
 
     record: AdjustmentRecord
     label_range: tuple[float, float]
@@ -115,14 +115,14 @@ class Adjustment:
     """How probabilities of classes are changed; None for numbers."""
 
     def apply(self, values: npt.NDArray[Any], probabilities: Matrix | None) -> Predicted:
-        """Return recalibrated predictions of the model; numbers stay as they are."""
+        """Return the recalibrated probabilities and the classes that they give; numbers are returned as they are."""
         if self.recalibration is None or probabilities is None:
             return values, probabilities
         changed = self.recalibration.apply(probabilities)
         return self.recalibration.choose(changed), changed
 
     def with_coverage(self, errors: npt.NDArray[Any]) -> Adjustment:
-        """Return the adjustment with the coverage of its intervals on new rows, given their errors."""
+        """Return the adjustment with the coverage of its intervals, given the errors on new rows; unchanged for classes."""
         if self.record.radius is None:
             return self
         coverage = float((np.abs(errors) <= self.record.radius).mean())
@@ -138,14 +138,14 @@ class Reading:
     unread: tuple[int, ...] = ()
     """Numbers of the rows that could not be read, counted from 1 without the header. They have no prediction."""
     ids: dict[int, dict[str, str]] = field(default_factory=dict)
-    """The ids of these rows: for the number of each row, its ids by column."""
+    """The ids of the unread rows, by row number and then by column. Lines with a wrong number of fields have none."""
     reasons: tuple[Problem, ...] = ()
-    """Why they could not be read."""
+    """Why the unread rows could not be read."""
     adapted: tuple[Problem, ...] = ()
-    """Cells that do not fit and were adapted, as they are when rows are shared."""
+    """Cells that do not fit the study, and were adapted as for sharing."""
 
     def state(self) -> list[str]:
-        """Return a sentence on the rows without a prediction, and one on adapted cells."""
+        """Return a sentence on the rows without a prediction, and one on adapted cells, where there are any."""
         lines = []
         if self.unread:
             rows = ", ".join(map(str, self.unread[:_MOST_NAMED]))
@@ -160,7 +160,7 @@ class Reading:
             n_cells = sum(problem.n_cells for problem in self.adapted)
             why = "; ".join(f"{_name_problem(problem)} ({problem.n_cells:,})" for problem in self.adapted)
             do = "cell does not fit and was" if n_cells == 1 else "cells do not fit and were"
-            lines.append(f"{n_cells:,} {do} adapted, as cells are when rows are shared: {why}.")
+            lines.append(f"{n_cells:,} {do} adapted in the same way as for sharing: {why}.")
         return lines
 
 
@@ -175,36 +175,40 @@ class Predictions:
     values: npt.NDArray[Any]
     """Names of classes, or numbers, in the order of the rows; shape (n,). Rows that could not be read have none."""
     classes: tuple[str, ...]
-    """The study's classes; empty for a number."""
+    """The classes between which the model chooses; empty if it predicts numbers."""
     probabilities: Matrix | None
-    """Probability of each class, shape (n, classes); None for a number, and if the learner has no probabilities."""
+    """Probability of each class, shape (n, classes); None for numbers, and if the learner has no probabilities."""
     score: Score | None
-    """Score of the joint model as it was delivered; None without labels."""
+    """Score of the joint model before recalibration, but with the participant's threshold if there is one; None without
+    labels."""
     local_only: Score | None
-    """Score, on the same rows, of a model of the participant's raw rows alone; None unless it was requested."""
+    """Score, on the same rows, of a model of the participant's raw rows alone; None unless it was requested and the rows
+    have labels."""
     gain: Gain | None = None
     """Gain of the joint model over the model of the participant's own rows, from the difference on each row."""
     ids: dict[str, list[str]] = field(default_factory=dict)
-    """The values of the columns that the study names as ids, by column."""
+    """For each column that names rows or persons, if the table has it: its values."""
     evaluation: Evaluation | None = None
-    """Further measures of both models, if labels are classes; the calibration is that of `probabilities`."""
+    """Further measures of the joint model and, if there is one, of the model of the own rows. The calibration of the joint
+    model is that of `probabilities`. None for numbers, and without labels."""
     importance: tuple[str, tuple[Importance, ...]] | None = None
     """Importance of each column to the joint model; None unless it was requested and the rows have labels."""
     release: Release | None = None
     """What an attacker may learn about the rows behind the model, where the study limits it."""
     adjustment: Adjustment | None = None
-    """How held-out rows changed the probabilities, or the interval of each number; None without such rows."""
+    """The recalibration of probabilities, or the intervals of numbers, by held-out rows; None without such rows."""
     n_shared: int = 0
-    """Number of labelled rows that were shared before, so that the model was trained on them."""
+    """Number of labelled rows that were shared in this study, so that the model was trained on them."""
     reading: Reading | None = None
     """How the rows were read; None if all of them fit."""
     n_scored: int = 0
     """Number of rows whose label is known."""
 
     def as_table(self) -> dict[str, list[Any]]:
-        """Return the columns of a table: ids, prediction and, if there are probabilities, probability_<class> per class.
+        """Return the columns of a table, by name: the ids, then the prediction.
 
-        The table has all rows in their order; those that could not be read have empty cells (None) except for their ids.
+        Intervals add the columns low and high, and probabilities one column probability_<class> per class. The table has all
+        rows in their order. Rows that could not be read have empty cells (None), except for ids that could be read.
         """
         shares = () if self.probabilities is None else np.round(self.probabilities, 6).T.tolist()
         named = {f"probability_{name}": column for name, column in zip(self.classes, shares, strict=False)}
@@ -223,14 +227,17 @@ class Predictions:
 
     @property
     def intervals(self) -> Matrix | None:
-        """Intervals of shape (n, 2), meant to hold nine of ten numbers; None unless numbers were adjusted."""
+        """The ends of an interval around each predicted number, shape (n, 2); None for classes, and without held-out rows.
+
+        Nine of ten intervals should contain the true number.
+        """
         if self.adjustment is None or self.adjustment.record.radius is None:
             return None
         radius, ends = self.adjustment.record.radius, self.adjustment.label_range
         return np.column_stack([self.values - radius, self.values + radius]).clip(*ends)
 
     def state_findings(self) -> list[str]:
-        """Sentences on what the model may disclose about its rows, and on each score."""
+        """Return sentences on how the rows were read, on what the model may disclose, and on the scores, where known."""
         joint, alone = self.score, self.local_only
         only_class = self.record.state_only_class()
         lines = [] if self.reading is None else self.reading.state()
@@ -240,11 +247,11 @@ class Predictions:
         if self.n_shared:
             shared = count_noun(self.n_shared, "of these rows was", "of these rows were")
             trained = f"{shared} shared, so the model was trained on {'it' if self.n_shared == 1 else 'them'}."
-            return [*lines, f"{trained} New rows may score less, and whether joining pays is not shown."]
+            return [*lines, f"{trained} Scores on new rows may be lower. Whether joining pays is not shown."]
         return lines if self.gain is None else [*lines, self.gain.sentence()]
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the scores, never the predictions."""
+        """Return the HTML that a notebook shows: the scores, never the predictions."""
         tables = [] if self.evaluation is None else [self.evaluation.list_measures()]
         return render_html(f"{count_noun(self.values.size, 'prediction')}.", *self.state_findings(), tables=tables)
 
@@ -282,7 +289,7 @@ class Predictions:
 
     @property
     def only_class(self) -> str:
-        """Return the only class that the model predicts for several rows; empty if it predicts more than one."""
+        """The class that the model predicts for every one of several rows; empty otherwise, and for numbers."""
         named = np.unique(self.values) if self.classes and self.values.size > 1 else np.empty(0)
         return str(named[0]) if named.size == 1 else ""
 
@@ -292,11 +299,12 @@ class Scoring:
     """How predictions are made and, if labels are known, measured."""
 
     threshold: float | None = None
-    """Smallest probability at which the second of two classes is predicted; by default its share of the training rows."""
+    """Smallest probability at which the second of two classes is predicted. By default it is the class's share of the
+    training rows or, for recalibrated probabilities, of the held-out rows."""
     importance: bool = False
     """Whether to measure the importance of each column."""
     held_out: TableSource | None = None
-    """Labelled rows that were not shared. Probabilities are recalibrated on them, and numbers get intervals."""
+    """Labelled rows that were not shared. They serve to recalibrate probabilities, or to give numbers intervals."""
 
     def __post_init__(self) -> None:
         if self.threshold is not None and not 0 < self.threshold < 1:
@@ -304,7 +312,7 @@ class Scoring:
             raise InputError("threshold", expected="between 0 and 1", got=f"{self.threshold:g}", cure=cure)
 
     def apply_threshold(self, predicted: Predicted) -> Predicted:
-        """Return the predictions with the threshold applied, if there is one, to the probabilities of two classes."""
+        """Return the predictions by the threshold; without one, or without probabilities of two classes, as they are."""
         shares = predicted[1]
         if self.threshold is None or shares is None or shares.shape[1] != 2:
             return predicted
@@ -325,11 +333,11 @@ def predict_rows(
     ignore: Collection[str] = (),
     progress: Progress | None = None,
 ) -> Predictions:
-    """Predict new rows, with or without their label, by what the analyst delivered in the folder `result`.
+    """Predict new rows, with or without labels, by the model that the analyst delivered in the folder `result`.
 
-    Rows are read in the same way as for sharing. If a study adapts cells that do not fit, they are adapted here, too; in
-    other studies, rows with such a cell have no prediction. If the rows that were shared are given as `own_rows`, a model is
-    trained on them alone for comparison.
+    If the study adapts cells that do not fit when rows are shared, they are adapted here, too. In other studies, a row with
+    such a cell has no prediction. A table of which no row can be read is refused. `own_rows` are the rows that were shared:
+    if the new rows have labels, a model of `own_rows` alone is trained for comparison.
     """
     exchange = exchange_of(study)
     opened = exchange.open_result(vault, study, result)
@@ -337,7 +345,7 @@ def predict_rows(
         raise InputError("result", problem="The result has no model.", cure="Ask the analyst to train one.")
     release, taken = opened.release, opened.schema
     unfit: UnfitUse = "adapt" if exchange.adapts_rows(study) else "leave out"
-    asked = ignore = (*ignore, *sorted(study.schema.names - taken.names))  # what this model does not need
+    asked = ignore = (*ignore, *sorted(study.schema.names - taken.names))  # columns that this model does not need
     schema, person = taken, exchange.person_column(study)
     if person and person not in (*study.ids, *ignore):
         schema, ignore = replace(schema, ids=(person, *study.ids)), (*ignore, person)
@@ -345,7 +353,7 @@ def predict_rows(
     prints = Fingerprinter(vault.ledger_key, recorded)
     values_by_block, shares, truth, is_labelled, rows = [], [], [], [], []
     ids: dict[str, list[str]] = {}
-    # a label column is ignored, for example, if its values are not known yet
+    # people ignore the label's column, for example, because its values are not known yet
     labels: LabelUse = "ignore" if label.column in ignore else "allow"
     left_out = RowsLeftOut()
     for block in encoded_batches(
@@ -442,13 +450,13 @@ def _describe_reading(left_out: RowsLeftOut, unfit: UnfitUse, label: str) -> Rea
 
 
 def _list_recorded(study: Study, taken: Schema) -> list[str]:
-    """Return the columns of the study among those that are read for a model, in the order of `EncodedRows.values`."""
+    """Return the study's columns, without its label, that a model reads, in the order of `EncodedRows.values`."""
     names = [*(column.name for column in taken.columns), taken.label.column]
     return [name for name in names if name in {column.name for column in study.columns}]
 
 
 def _predict_alone(schema: Schema, encoded: EncodedRows, new_rows: Matrix) -> Predicted:
-    """Return the predictions of rows by a model of one's raw rows alone."""
+    """Return predictions of `new_rows` by a model that is trained on `encoded` alone."""
     assert encoded.labels is not None
     kind: Kind = "classes" if schema.label.kind == "classes" else "number"
     fitted = train_learner(AUTO, encoded.rows, encoded.labels, kind=kind, seed=0)
@@ -464,7 +472,7 @@ def _adjust(
     prints: Fingerprinter,
     scored: Words,
 ) -> Adjustment:
-    """Return an adjustment fitted to labelled rows that, by their fingerprints, were neither shared nor scored."""
+    """Return an adjustment fitted to those labelled rows that, by their fingerprints, were neither shared nor scored."""
     unfit: UnfitUse = "adapt" if exchange_of(study).adapts_rows(study) else "leave out"
     encoded, ledger = read_encoded(opened.schema, data, ignore=tuple(ignore), unfit=unfit), Ledger(vault.folder)
     assert encoded.labels is not None
@@ -491,8 +499,9 @@ def _adjust(
 def fetch_result(address: str | Path, study: Study) -> Iterator[Path]:
     """Yield a local folder with a participant's result: the folder itself, or a temporary copy of what is at a URL.
 
-    Only names and sizes of the files are checked here; `Exchange.open_result` checks their content. The temporary folder
-    is readable by its owner only, and is removed afterwards.
+    In a local folder, only the required file is looked for; of files at a URL, the sizes are checked, too.
+    `Exchange.open_result` checks the content. The temporary folder is readable by its owner only, and is removed
+    afterwards.
     """
     exchange = exchange_of(study)
     if not is_url(address):
@@ -519,12 +528,11 @@ def fetch_result(address: str | Path, study: Study) -> Iterator[Path]:
             if reason is not None and is_needed:
                 raise StorageError(
                     "the result",
-                    reason=f"{redact_address(address)}/{file} cannot be fetched: "
-                    + ("it is larger than such a file may be" if reason == TOO_LARGE else reason),
+                    reason=f"{redact_address(address)}/{file} cannot be fetched: {reason}",
                     cure="Check the address (it ends in your name) and your access, or ask the analyst.",
                 )
         yield Path(name)
 
 
 def _rng() -> np.random.Generator:
-    return np.random.default_rng(0)  # resampling for intervals only
+    return np.random.default_rng(0)  # only for the resampling behind intervals

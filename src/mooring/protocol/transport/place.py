@@ -1,9 +1,9 @@
 """A place through which the members of a study exchange files: PLACE/SENDER/RECIPIENT/FILE, in a folder or at a URL.
 
-A sender writes below the folder of its own name only. RECIPIENT is a member's name, or `EVERYBODY`. Whoever keeps the place
-is not trusted: what is put there is signed, and sealed where it is confidential. A file is written beside its name and
-renamed, or put as one object, and is not replaced by different bytes unless that is asked for. Which of two files is newer
-makes no difference.
+A sender writes only below the folder with its own name. RECIPIENT is a member's name, or `EVERYBODY`. Whoever keeps the
+place is not trusted: files there are signed, or their digest is in the study, and confidential files are sealed. A file is
+written under another name and renamed, or put as one object. Different bytes replace it only on request, or if an
+interrupted copy left only its beginning. Which of two files is newer makes no difference.
 """
 
 from __future__ import annotations
@@ -24,7 +24,14 @@ from mooring.protocol.messages.public_file import PUBLIC_SUFFIX
 from mooring.protocol.messages.study import Study
 from mooring.protocol.transport.addresses import is_presigned, is_url, local_path, read_scheme, redact_address
 from mooring.protocol.transport.inbox import hash_listing, listed_size
-from mooring.protocol.transport.object_stores import TOO_LARGE, download, explain_store_error, is_absent, open_folder
+from mooring.protocol.transport.object_stores import (
+    NOT_GIVEN,
+    TOO_LARGE,
+    download,
+    explain_store_error,
+    is_absent,
+    open_folder,
+)
 from mooring.protocol.transport.transfer import Parcel, check_parcel, measure_parcel, open_store, send_parcel
 
 EVERYBODY = RESERVED_NAME
@@ -35,7 +42,7 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _MOST_LISTED = 50_000
 _DEPTH = 3
 _FLAT = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
-"""Schemes of stores without folders, which list everything below a prefix by one request instead of one for each folder."""
+"""Schemes of stores without folders, which list everything below a prefix without a request for each folder."""
 _BLOCK = 2**20
 _CARD = SendableFile("card", (), CARD_SUFFIX, is_sealed=True)
 _STUDY = SendableFile("study", (), ".toml", is_sealed=True)
@@ -60,7 +67,7 @@ class PlacedFile:
 
 
 def parse_path(path: str) -> PlacedFile | None:
-    """Return the file that a path below a place names; None for everything that no member puts there."""
+    """Return the file with this path below a place; None if no member puts a file under such a path."""
     sender, _, rest = path.partition("/")
     recipient, _, name = rest.partition("/")
     is_usual = MEMBER_NAME.fullmatch(sender) and MEMBER_NAME.fullmatch(recipient) and _FILE_NAME.fullmatch(name)
@@ -75,10 +82,10 @@ class ExchangePlace(Protocol):
         """A text that differs from place to place."""
 
     def list_files(self) -> list[PlacedFile]:
-        """Return the files that this member may see; a `StorageError` says that the place cannot be reached."""
+        """Return the files that this member may see; raise a `StorageError` if the place cannot be reached."""
 
     def put(self, source: Path, file: PlacedFile, *, replace: bool = False, public: Collection[str] = ()) -> bool:
-        """Put a file, and return whether the same bytes were there before; different bytes there are an `OccupiedError`."""
+        """Put a file, and return whether it was there before; without `replace`, a different file is an `OccupiedError`."""
 
     def fetch(self, file: PlacedFile, target: Path, *, most_bytes: int) -> None:
         """Copy a file from the place to `target`, which a failure leaves as it was."""
@@ -101,7 +108,7 @@ class Place:
         return redact_address(self.address)
 
     def list_files(self) -> list[PlacedFile]:
-        """Return the files at the place, sorted; links, hidden files and files at other depths are left out."""
+        """Return the files at SENDER/RECIPIENT/FILE, sorted; links, hidden files and unusual names are left out."""
         listed = self._list_store() if is_url(self.address) else self._list_folder()
         files = list[PlacedFile]()
         for file in listed:
@@ -150,9 +157,9 @@ class Place:
     ) -> bool:
         """Put a card, a study, its public file or a signed file; return whether the same bytes were there before.
 
-        Different bytes at this name are an `OccupiedError`, unless they are a beginning of the file, which an interrupted
-        copy leaves, or `replace` is set. `public` are the SHA-256 digests of files that a study names, which are public and
-        need no signature.
+        Different bytes under this name are an `OccupiedError`, unless `replace` is set or they are the beginning of the
+        file, as after an interrupted copy. `public` holds the SHA-256 digests of public files that the study names; these
+        files need no signature.
         """
         if parse_path(file.path) is None:
             expected, cure = (
@@ -170,7 +177,7 @@ class Place:
                 system, path = open_store(target, allow_http=parcel.form.is_sealed)
                 _make_store_folder(system, path)
             if not file.name.endswith(parcel.form.suffix) or _is_elsewhere(self.address, file):
-                reason = "a link or a folder has its name, or the name does not end as those of its kind do"
+                reason = "at the place, a link or a folder has its name, or its name lacks the suffix of its kind"
                 cure = "Remove the link or folder from the place, or name the file as the step that wrote it does."
                 raise RefusedError("the file", reason=reason, cure=cure)
             return send_parcel(parcel, target, overwrite=replace, waits=waits).there_before
@@ -182,19 +189,23 @@ class Place:
             source = local_path(self.address) / file.path
             if parse_path(file.path) is None or _is_elsewhere(self.address, file):
                 raise RefusedError(
-                    what, reason="it is a link or a folder", cure="Ask its sender to put the file itself."
+                    what,
+                    reason="it is a link or a folder, or in a linked folder",
+                    cure="Ask its sender to put the file itself.",
                 )
             with explain_os_errors(what), open_plain_file(source, what=what) as stored:
                 _copy_bounded(stored, target, most_bytes, what)
             return
         system, root = open_folder(self.address)
         reason = download(system, f"{root}/{file.path}", target, size=file.size, most_bytes=most_bytes, what=what)
+        if reason in (TOO_LARGE, NOT_GIVEN):  # another attempt would not help
+            raise RefusedError(what, reason=reason, cure="Ask its sender what it is.")
         if reason is not None:
-            raise StorageError(what, reason=reason, cure="It is tried again.")
+            raise StorageError(what, reason=reason, cure="Try again later, or ask its sender to put it again.")
 
 
 def _check(path: Path, opened: BinaryIO, name: str, public: Collection[str]) -> Parcel:
-    """Return a file that may be put: a card, a study and its public file, or a signed file of a kind that may leave."""
+    """Return a file that may be put: a card, a study, its public file, or a signed file that may leave. Refuse others."""
     if name.endswith(CARD_SUFFIX):
         read_card(path)
         return measure_parcel(path, opened, _CARD)
@@ -211,7 +222,7 @@ def _check(path: Path, opened: BinaryIO, name: str, public: Collection[str]) -> 
 
 
 def _is_elsewhere(address: str, file: PlacedFile) -> bool:
-    """Whether a path at a local place leads out of it by a link, or names a folder, as anybody with access can arrange."""
+    """Return whether a file of a local place is a folder or a link, or in a linked folder; anybody there can make these."""
     if is_url(address):
         return False
     path = local_path(address) / file.path
@@ -249,7 +260,7 @@ def _list_plain_files(root: Path, sender: str, recipient: str) -> Iterator[Place
 
 @contextmanager
 def _scan(folder: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
-    """Open a folder's listing; it is empty if another member took the folder away or does not let it be read."""
+    """Open a folder's listing; the listing is empty if another member removed the folder or does not let others read it."""
     try:
         entries = os.scandir(folder)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -260,7 +271,7 @@ def _scan(folder: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
 
 
 def _make_store_folder(system: Any, path: str) -> None:
-    """Create the folder of a file, at stores that have folders; an error shows when the file is put."""
+    """Create the folder of a file, at stores that have folders; putting the file will show any error."""
     try:
         system.makedirs(path.rpartition("/")[0], exist_ok=True)
     except Exception:  # object stores have none, and some refuse to create a bucket that exists
