@@ -166,7 +166,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name from where it lives."""
+    """Load a public name from the module that defines it."""
     if name in _HOME_OF:
         return getattr(import_module(f"mooring.{_HOME_OF[name]}"), name)
     if name in __all__:

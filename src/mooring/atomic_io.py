@@ -108,7 +108,7 @@ def require_writable(path: Path, *, what: str, inputs: Iterable[object] = ()) ->
 
 
 def require_absent(output: Path, *, force: bool) -> None:
-    """Refuse to overwrite a file, unless that was asked for."""
+    """Raise an `InputError` if the output already exists, unless `force` is set."""
     if output.exists() and not force:
         cure = "Overwrite it (--force), or write to another file (--output)."
         raise InputError("output", problem=f"{output.name} already exists.", cure=cure)
@@ -174,7 +174,7 @@ def hold_lock(path: Path, *, what: str, wait_seconds: float = 0.0, shared: bool 
     with (
         explain_os_errors(what),
         suppress(FileExistsError),
-    ):  # closing a file that exists would release this process's lock on it
+    ):  # opening and closing an existing lock file would release this process's lock
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     with ExitStack() as stack:
         try:
@@ -207,7 +207,7 @@ def _unlink_all(paths: Iterable[Path]) -> None:
 
 
 def _partial_path(path: Path) -> Path:
-    """Return a new temporary path beside a file; its name tells which file it belongs to."""
+    """Return a new temporary path beside a file. The name shows to which file the temporary one belongs."""
     return path.parent / f"{_partial_prefix(path)}{secrets.token_hex(8)}{PARTIAL}"
 
 
@@ -228,7 +228,7 @@ def explain_os_errors(what: str) -> Iterator[None]:
 
 
 def open_plain_file(path: Path, *, what: str) -> BinaryIO:
-    """Open a regular file for reading; a folder, a pipe or a device is an error, since others may choose the path."""
+    """Open a regular file for reading. A folder, a pipe or a device is an error, since other people may choose the path."""
     try:
         if not path.is_file():
             raise StorageError(what, reason="it does not exist or is not a regular file", cure="Check the path.")

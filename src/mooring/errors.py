@@ -38,7 +38,7 @@ class MooringError(Exception):
 class InputError(MooringError, ValueError):
     """Raised when an argument, an option or an entry of a file cannot be used.
 
-    Pass either `expected` and `got`, or `problem` where a sentence of its own reads better.
+    Pass `expected` and `got`. Where a sentence of its own reads better, pass that as `problem`, alone or in addition.
 
     Parameters
     ----------
@@ -49,9 +49,9 @@ class InputError(MooringError, ValueError):
     expected : str, optional
         What the argument must be.
     got : str, optional
-        What it was: a shape, a type, a count; never a private value.
+        What the argument was: a shape, a type, a count; never a private value.
     problem : str, optional
-        What is wrong, as a sentence. By default it is made from `what`, `expected` and `got`.
+        What is wrong, as a sentence. By default, the sentence is made from `what`, `expected` and `got`.
 
     Examples
     --------
@@ -126,8 +126,9 @@ class UnforeseenError(MooringError):
 def explain_error(problem: Exception, *, is_out_of_memory: bool = False) -> MooringError:
     """Return the error to show for an exception.
 
-    Errors of mooring are returned unchanged. For an OSError, the result states the system's reason. For an unexpected
-    exception, it states only the type and the place, because the exception's message may quote a record.
+    Errors of mooring are returned unchanged. For an OSError, the result states the system's reason; with `is_out_of_memory`,
+    it says that memory is short. For any other exception, it states only the type and the place, because the exception's
+    message may quote a record.
     """
     if isinstance(problem, MooringError):
         return problem

@@ -1,9 +1,9 @@
 """The perturbation, the public projection and the alignment as scikit-learn estimators, for pipelines.
 
-Legend: F the public projection; (O, Ψ) a participant's secret rigid map; σ the scale of its noise, W standard normal; B an
-uploaded anchor representation, b its mean row; R the orthogonal matrix that aligns it.
+Legend: F the public projection to h components; (O, Ψ) a participant's secret rigid map; σ the scale of its noise, W
+standard normal; B an uploaded anchor representation of r rows, b the mean row of B; R the orthogonal matrix that aligns B.
 
-A fitted `RigidPerturbation` holds a secret, and so does every copy or file of it: keep it where the rows are kept. The
+A fitted `RigidPerturbation` holds a secret, and so does every copy or file of it: keep them where the rows are kept. The
 protocol between organisations (`mooring join`, `mooring share`) keeps secrets in a vault and refuses a second upload of
 the same rows; these estimators do neither.
 """
@@ -170,15 +170,15 @@ class AnchorAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     Parameters
     ----------
-    template : array of shape (r, d), optional
-        The common anchor to align to, such as `template_` of a fitted aligner. By default it is the centred argument of
-        `fit`, so that the participant itself is the reference.
+    template : array of shape (r, h), optional
+        The common anchor to align to, such as `template_` of a fitted aligner. By default, the
+        argument of `fit`, centred, is the template: the participant itself is then the reference.
 
     Attributes
     ----------
     map_ : RigidMap
         The alignment map T ↦ (T − 1 bᵀ) R.
-    template_ : array of shape (r, d)
+    template_ : array of shape (r, h)
         The centred template.
     n_features_in_ : int
 
@@ -236,7 +236,7 @@ class AnchorAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
 
 def _checked(estimator: BaseEstimator, X: npt.ArrayLike, *, reset: bool = True) -> Matrix:
-    """Return a finite float64 matrix, whose width is checked unless `reset` sets it."""
+    """Return a finite float64 matrix. Its width must be the fitted one; with `reset`, its width becomes the fitted one."""
     return np.asarray(validate_data(estimator, X, dtype=np.float64, reset=reset))
 
 

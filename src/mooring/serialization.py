@@ -72,8 +72,8 @@ class Record:
     and no unknown fields. Numbers must be finite, and values are not converted to other types. Annotate a number that may
     be NaN as `FloatOrNaN`.
 
-    A subclass may name properties in `computed`. They are written before the fields, for readers of the file, and are
-    computed again when it is read.
+    A subclass may name properties in `computed`. These are written before the fields, for readers of the file. When
+    a file is read they are ignored, because the record computes them again.
 
     Examples
     --------
@@ -136,11 +136,11 @@ class Record:
 
 
 class OpenRecord(Record):
-    """A record of several kinds. Each is a subclass, and other packages may define further ones.
+    """A record of several kinds. Each kind is a subclass, and other packages may define further kinds.
 
-    The class that derives from it directly is the base of all kinds, and sets `kind_key`. Each kind sets the class variable
-    of that name to its own name. This is written beside the fields, and a file is read as the kind that it names. A kind
-    that is not loaded goes to `read_unknown`.
+    A class that derives from OpenRecord directly is the base of its kinds, and may set `kind_key`, the name of a class
+    variable. Each kind sets this class variable to the name of the kind. The name is written beside the fields, and a file
+    is read as the kind that the file names. If no such kind is loaded, `read_unknown` is called.
 
     Examples
     --------
@@ -180,7 +180,7 @@ class OpenRecord(Record):
 
     @classmethod
     def from_json(cls, text: str | bytes, *, what: str = "", cure: str = "Pass what to_json returned.") -> Self:
-        """Read what `to_json` returned, as the kind that it names, which must be this class or derive from it."""
+        """Read what `to_json` returned, as the kind that the text names. This kind must be this class or derive from it."""
         base = next(kind for kind in cls.__mro__ if OpenRecord in kind.__bases__)
         record = Record.from_json.__func__(base, text, what=what, cure=cure)  # type: ignore[attr-defined]
         if not isinstance(record, cls):
@@ -236,7 +236,7 @@ def read_record(kind: type[R], path: Path, *, what: str, cure: str, most_bytes: 
     """Read a file that holds one record; in errors, the record is called `what`, and `cure` says what to do.
 
     A file that is larger than `most_bytes` or does not hold such a record raises an `InputError`, which names the place and
-    never the value.
+    never the value. A file that is missing or cannot be read raises a `StorageError`.
     """
     try:
         text = read_bounded(path, most_bytes, what=what)
@@ -259,7 +259,7 @@ def read_entries(kind: type[R], entries: Mapping[str, Any], *, what: str, cure: 
 
     An entry that is missing, unknown or of the wrong type raises an `InputError`, which names the entry and never its value.
     The error calls the whole table `what` and a single entry "entry of `within`", for example "range of column 'age'";
-    `cure` says what to do. An error that the record itself raises is passed on.
+    `cure` says what to do. An `InputError` that the record itself raises is passed on.
     """
     from pydantic import ValidationError
     from pydantic_core import PydanticSerializationError, to_json
@@ -286,7 +286,7 @@ def read_entries(kind: type[R], entries: Mapping[str, Any], *, what: str, cure: 
 
 
 def explain_validation(problem: ValidationError) -> tuple[str, str, str]:
-    """Return where the first error of a validation is, what was expected there, and the type of what was found.
+    """Return the place of the first error of a validation, what was expected there, and the kind of value that was found.
 
     The place is a path such as 'participants.3.name', or empty for the whole record. No value is quoted.
     """

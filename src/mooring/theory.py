@@ -1,7 +1,7 @@
 """Bounds and distributions of section 4.3 of the paper.
 
-Legend: p participants, d components, r anchor rows, v the anchor noise scale; η_i the mean anchor noise of participant i;
-𝓔 the rotational alignment error.
+Legend: p participants, d components, r anchor rows, v the anchor noise scale; for participant i, O_i the secret orthogonal
+matrix, R̂_i the one that aligns the upload, and η_i the mean anchor noise; 𝓔 the rotational alignment error.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def sufficient_scale(n_participants: int, n_components: int, n_anchor_rows: int,
 def rotation_error_bound(
     n_participants: int, n_components: int, n_anchor_rows: int, anchor_noise_scale: float, *, gamma: float = 3.0
 ) -> float:
-    """Return the theorem's bound on 𝓔, the distance of the effective maps O_i R̂_i from one common orthogonal matrix.
+    """Return a bound on 𝓔, the distance of the effective maps O_i R̂_i from one common orthogonal matrix.
 
-    The bound is proved for scales up to `sufficient_scale` only.
+    See equation paigdp_ling_rotation_bound of the paper. The bound is proved only for scales up to `sufficient_scale`.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class ResidualTranslation:
         return self.n_components * self.pairwise_variance
 
     def pairwise_bound(self, failure_probability: float) -> float:
-        """Return a length that the disagreement exceeds with no more than this probability.
+        """Return a length that the disagreement exceeds with at most the failure probability.
 
         See equation paigdp_pairwise_translation_tail of the paper.
         """

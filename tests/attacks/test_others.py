@@ -76,7 +76,7 @@ def test_one_row_more_than_components_gives_everything_away(
     view = simulation.view(colluders=colluders, n_known_rows=n_known_rows)
     rebuilt = attacked("known-rows", view)
     assert np.allclose(rebuilt.rows, simulation.private_data[1], atol=1e-9)
-    assert rebuilt.notes == (f"{n_known_rows} known rows tie down {H} of {H} directions",)
+    assert rebuilt.notes == (f"{n_known_rows} known rows determine {H} of {H} directions",)
     shuffled = np.random.default_rng(1).permutation(50)
     upload = replace(view.target_upload, representation=view.target_upload.representation[shuffled])
     again = attacked("known-rows", with_target(view, upload))
@@ -95,7 +95,7 @@ def test_fewer_known_rows_tie_down_one_direction_less_than_they_are(k: int) -> N
     simulation = simulated("aa-i-gdp-anchor-noise")
     view = simulation.view(n_known_rows=k)
     rebuilt = attacked("known-rows", view)
-    assert rebuilt.notes == (f"{k} known rows tie down {k - 1} of {H} directions",)
+    assert rebuilt.notes == (f"{k} known rows determine {k - 1} of {H} directions",)
     centred = view.known_rows - view.known_rows.mean(axis=0)
     assert np.allclose(centred @ rebuilt.rigid_map.orthogonal, centred @ simulation.secrets[1].orthogonal, atol=1e-5)
     with pytest.raises(DoesNotApply) as refusal:

@@ -116,8 +116,9 @@ def test_without_attacks_noise_or_the_most_exposed_rows_nothing_says_share() -> 
 # ---------------------------------------------------------------------- every decision follows from what its sentences show
 
 NUMBERS = re.compile(
-    r"(?P<value>[\d.]+%?)(?: \[(?P<low>[\d.]+%?), (?P<high>[\d.]+%?)\])?[^;\[\]]*; [^;]* is (?P<side>at least|at most) "
-    r"(?P<limit>[\d.]+%?), (?P<kept>which is kept|which is not kept|which the (?:lower|upper) end)"
+    r"(?P<value>[\d.]+%?)(?: \[(?P<low>[\d.]+%?), (?P<high>[\d.]+%?)\])?[^;\[\]]*; [^;]* (?:demands|allows) "
+    r"(?P<side>at least|at most) (?P<limit>[\d.]+%?), "
+    r"(?P<kept>which is kept|which is not kept|which the (?:lower|upper) end)"
 )
 
 

@@ -56,7 +56,7 @@ def test_a_grid_of_noise_itself_needs_rows_to_measure_it_by(refused: Refused) ->
     grid = PointGrid(["aa-i-gdp-data-noise"], data_noise_scales=[0.5, 1.0])
     assert [point.data_noise_level for point in grid.points(3, lambda h: h / 12)] == [2, 4]
     for rms in (None, lambda h: 0.0):
-        refused(lambda rms=rms: grid.points(3, rms), "data_noise_scales", "vary", "zeros")
+        refused(lambda rms=rms: grid.points(3, rms), "data_noise_scales", "not all zero", "zeros")
 
 
 def test_the_grid_is_every_method_with_every_noise_it_has_and_none_twice() -> None:

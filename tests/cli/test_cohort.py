@@ -113,7 +113,7 @@ def test_what_nobody_knows_is_left_open_and_the_draft_says_why(place: Path) -> N
     assert (columns["race"]["missing_words"], columns["source"]["kind"]) == (["0"], "category")
     for name in (
         "leukocytes: Leukocytes [#/volume] in Blood; no plausible range",
-        "is in mg/dL, and the query chooses another",
+        "is in mg/dL, but another range, or the query, has another unit",
     ):
         assert name in text
     assert read_draft(text).n_open == 6

@@ -1,11 +1,13 @@
 """The default solver. On nearly all problems its optimum is as good as the power method's or better, at a lower cost.
 
+Two participants have a closed-form solution. For more participants, the steps are:
+
 1. L-BFGS on O(d)^p starts from the spectral estimate and runs in float32 until the basin of attraction is clear (in float64
-   if the scales of uploads differ by more than a factor of a thousand, or if the GPU is as fast in it).
+   if the scales of uploads differ by more than a factor of a thousand, or if the GPU is as fast in float64).
 2. If the dual certificate roughly holds, the basin is the right one. Otherwise a rank relaxation looks for a better basin,
    and the solver continues from the maps with the higher objective.
 3. The solver continues in float32 as long as rounding allows, and then in float64 down to the tolerance. The tolerance
-   bounds the step that the power method would take, as it does in the power method itself.
+   bounds the step that the power method would take from these maps, as the power method's own tolerance does.
 4. Where uploads differ only by rounding or a little noise, two power steps follow, after which the maps are exact to
    rounding.
 """
@@ -36,7 +38,7 @@ _FINAL_STEPS = 2
 
 
 def solve_accelerated(problem: ProcrustesProblem, *, max_iterations: int, tolerance: float) -> BatchSolution:
-    """Solve every problem of the batch until its fixed-point gap ‖Π(GR) − R‖_F is at most the tolerance."""
+    """Iterate until each problem stalls, reaches the limit, or has a gap ‖Π(GR) − R‖_F of at most the tolerance."""
     if problem.n_participants == 2:
         return _two_participants(problem)
     n, whole = problem.n_problems, math.sqrt(problem.n_participants * problem.n_components)
@@ -73,7 +75,7 @@ def _in_better_basins(
     spent: npt.NDArray[np.int64],
     max_iterations: int,
 ) -> RiemannianLBFGS:
-    """Try the rank relaxation for doubtful problems and return an optimiser that starts from the better maps of each."""
+    """Try the rank relaxation on doubtful problems; return an optimiser that starts from the better maps of each problem."""
     xp = namespace_of(maps)
     rows = indices_beside(doubtful, maps)
     batch = problem if doubtful.size == problem.n_problems else problem.select(rows)

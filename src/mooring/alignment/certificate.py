@@ -4,17 +4,17 @@ Legend, besides that of `problem`: Λ = blkdiag(sym((GR)_i R_iᵀ)) and L = Λ �
 P_i = sym(C_iᵀ S); δ a shift.
 
 Every stack of orthogonal maps X satisfies tr(Xᵀ G X) = tr Λ − tr(Xᵀ L X), and tr Λ is the objective at R. So if L ⪰ −δ I,
-no maps whatsoever have an objective above the present one by more than δ p d; with δ = 0, the present one is the global
-optimum. At a stationary point L has d zero eigenvalues, because a rotation common to all participants (the gauge) changes
+no maps whatsoever have an objective above the present one by more than δ p d; with δ = 0, the present maps are globally
+optimal. At a stationary point L has d zero eigenvalues, because a rotation common to all participants (the gauge) changes
 nothing.
 
 L is never formed. In the frame of the aligned blocks it is blkdiag(P_i) − CᵀC, and by the Schur complement
 
-    L + δ I ≻ 0   if and only if   every P_i + δ I ≻ 0   and   I_r − Σ C_i (P_i + δ I)⁻¹ C_iᵀ ≻ 0,
+    L + δ I ≻ 0   if and only if   every P_i + δ I ≻ 0   and   I_r − Σ C_i (P_i + δ I)⁻¹ C_iᵀ ≻ 0.
 
-an r × r matrix whatever the number of participants. A Cholesky factorisation of it is the proof, to rounding. The Lanczos
-method overestimates the smallest eigenvalue and proves nothing; it is used only to report that eigenvalue and to
-choose which shifts are tried.
+The last matrix is r × r, whatever the number of participants. Cholesky factorisations of it and of every P_i + δ I are the
+proof, to rounding. The Lanczos method overestimates the smallest eigenvalue and proves nothing; it is used only to report
+that eigenvalue and to choose which shifts are tried.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Certificate:
     """True if it is proved that no maps have an objective higher than this one by more than a relative 1e-7. False means
     that this is not proved: either a better alignment exists, or this method of proof cannot decide."""
     min_eigenvalue: float
-    """Smallest eigenvalue of L outside the gauge, estimated by the Lanczos method; clearly negative where the proof
-    fails. NaN if the Lanczos method did not converge."""
+    """Smallest eigenvalue of L outside the gauge, estimated by the Lanczos method; usually clearly negative where the
+    proof fails. NaN if the Lanczos method did not converge."""
     optimality_gap: float
     """Proved bound on the relative difference between the global optimum and the objective. Infinite if nothing is
     proved."""
@@ -120,7 +120,7 @@ class _Dual:
 
 
 def _proved_gap(dual: _Dual, *, smallest: float) -> float:
-    """Return the smallest relative gap, on a coarse grid, that a factorisation proves; infinite if none does."""
+    """Return the smallest relative gap, on a coarse grid, that factorisations prove; infinite if they prove none."""
     xp = namespace_of(dual.P)
     typical = float(xp.mean(xp.linalg.diagonal(dual.P)))  # δ over this is the relative gap
     if not typical > 0:

@@ -1,12 +1,14 @@
 """The paper's solver: the generalized power method (GPM) with a spectral start.
 
+Legend, besides that of `problem`: R the stack of the maps R_i; Π projects a matrix onto O(d), and Π_p each of p blocks.
+
 The iteration is R ← Π_p(G R), with all blocks computed from the old R. It stops when the Frobenius norm of the step over the
 whole stack is at most the tolerance, or at the iteration limit. It starts from the top d eigenvectors of G, with each block
 projected onto O(d).
 
 The paper computes Π by a singular value decomposition of each block. Here `polar_factor` computes the same matrix, up to
-rounding, from matrix products, and falls back to the decomposition where those do not converge. On a GPU this takes minutes
-instead of hours; a test checks that iteration counts are the same.
+rounding, from matrix products, and falls back to the decomposition where the products do not converge. On a GPU this takes
+minutes instead of hours; a test checks that iteration counts are the same.
 
 `run_power_method` is the only loop. It steps a `PowerIteration`, which holds either the maps of a batch of problems in this
 process or those of one problem that is spread over workers (`mooring.engines.dask.reduction`).
@@ -34,7 +36,7 @@ class PowerIteration(Protocol):
         """Take the step R ← Π(GR) of every unfinished problem, and return the length ‖R_new − R‖_F of each step."""
 
     def finish(self, done: npt.NDArray[np.bool_]) -> None:
-        """Keep the present maps of the problems that are done, which take no further steps."""
+        """Keep the present maps of the problems that are done. These problems take no further steps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +50,7 @@ class PowerRun:
 
 
 def run_power_method(iteration: PowerIteration, n_problems: int, *, max_iterations: int, tolerance: float) -> PowerRun:
-    """Take steps until each problem's step is at most the tolerance, or the iteration limit is reached."""
+    """Take steps until each problem's step is at most the tolerance, or the limit is reached; return how far they came."""
     run = PowerRun(
         np.zeros(n_problems, dtype=np.int64), np.zeros(n_problems), [Termination.ITERATION_LIMIT] * n_problems
     )
@@ -92,7 +94,7 @@ class _BatchIteration:
 
 
 def solve_by_power_method(problem: ProcrustesProblem, *, max_iterations: int, tolerance: float) -> BatchSolution:
-    """Run the generalized power method on every problem until ‖R_new − R‖_F is at most the tolerance."""
+    """Run the generalized power method until each problem reaches the limit, or ‖R_new − R‖_F is at most the tolerance."""
     iteration, n = _BatchIteration(problem), problem.n_problems
     run = run_power_method(iteration, n, max_iterations=max_iterations, tolerance=tolerance)
     return BatchSolution(iteration.finished, run.terminations, run.iterations, run.step, np.full(n, np.nan))
@@ -105,8 +107,8 @@ def spectral_maps(problem: ProcrustesProblem) -> Array:
     they are Dᵀ U, where U are the top d eigenvectors of the r × r matrix D Dᵀ. If few participants have a long anchor, G is
     the smaller matrix and is decomposed instead.
 
-    Subspace iteration would be faster only at low noise. Beyond the phase transition the gap after the top d eigenvalues is
-    so small that it would need thousands of products to converge.
+    Subspace iteration would be faster only at low noise. Beyond the phase transition, the gap after the top d eigenvalues is
+    so small that subspace iteration would need thousands of products to converge.
     """
     xp = namespace_of(problem.blocks)
     n, n_rows, width = problem.blocks.shape

@@ -2,10 +2,11 @@
 
 Legend: k > d the lifted dimension. Pad every B̄_i with k − d zero columns and let R_i range over O(k): the objective then
 depends on the first d rows of R_i, a d-frame in k dimensions. Orthogonal matrices of opposite determinant, which no path in
-O(d) connects, are connected there, and poor local optima become saddle points that an optimiser leaves.
+O(d) connects, are connected in the space of d-frames, and poor local optima can become saddle points that an optimiser
+leaves.
 
-To return to O(d), the k columns of the lifted sum S are rotated so that d of them carry most of it; these columns of each
-frame are projected onto O(d). This is one step of the Riemannian staircase for the semidefinite relaxation.
+To return to O(d), the k columns of the lifted sum S are rotated so that d of the columns carry most of S; these columns
+of each frame are projected onto O(d). This is one step of the Riemannian staircase for the semidefinite relaxation.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Alignment to one reference participant (Algorithm 2), which is exact when the anchors carry no noise.
 
-Legend: s the reference; R_i = Π(B̄_iᵀ B̄_s); the map is T ↦ (T − 1 b_iᵀ) R_i + 1 b_sᵀ, and the identity for s.
+Legend, besides that of `problem`: s the reference; Π(M) the polar factor of M; R_i = Π(B̄_iᵀ B̄_s). The map of i is
+T ↦ (T − 1 b_iᵀ) R_i + 1 b_sᵀ, and the map of s is the identity.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def align_to_reference(anchor_representations: Sequence[Array] | Array, *, refer
     Returns
     -------
     Alignment
-        The common space has the reference participant's coordinates, and its own map is the identity.
+        The common space has the reference participant's coordinates, and that participant's map is the identity.
     """
     problem = make_problem(anchor_representations)
     if not 0 <= reference < problem.n_participants:

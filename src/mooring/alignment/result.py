@@ -120,7 +120,7 @@ class Alignment:
 
 @dataclass(frozen=True, eq=False)
 class BatchSolution:
-    """The solver's result for a batch of problems; `alignments` turns it into public results."""
+    """A solver's result for a batch of problems; `alignments` returns it as public results."""
 
     maps: Array
     """Orthogonal maps, of shape (n_problems, p, d, d)."""
@@ -133,7 +133,7 @@ class BatchSolution:
 
     @classmethod
     def in_one_step(cls, maps: Array, termination: Termination) -> BatchSolution:
-        """Return the solution of a solver that does not iterate."""
+        """Return the solution of a solver without iterations."""
         n = int(maps.shape[0])
         return cls(maps, [termination] * n, np.zeros(n, dtype=np.int64), np.zeros(n), np.full(n, np.nan))
 

@@ -35,7 +35,9 @@ def align(
     anchor_representations : sequence of p arrays of shape (r, d), or one array of shape (p, r, d)
         The uploaded anchor representations, with their noise. NumPy or torch arrays; torch arrays stay on their device.
     solver : {"accelerated", "gpm", "spectral"}, default "accelerated"
-        The default solver, the paper's power method, or only its spectral start.
+        The default solver, the paper's power method, or the spectral start alone.
+    max_iterations : int, default 500
+        Maximum number of iterations; the solver then returns the maps that it has.
     tolerance : float, default 1e-7
         Largest step ‖Π(GR) − R‖_F, over the whole stack, at which the maps count as converged.
     certify : bool, default False

@@ -8,8 +8,8 @@ products per participant, without any decomposition. Directions are always compu
 before it is accepted; maps and values are in the precision of the problem.
 
 Near an optimum the Hessian acts on participant i's direction Ω mostly as (P Ω + Ω P)/2; the coupling between participants
-is smaller. P^(1/2) Ω P^(1/2) is close to that, and its inverse, the preconditioner, takes two products per block. The power
-method's polar step uses the same curvature, so L-BFGS only has to learn the coupling.
+is smaller. The map Ω ↦ P^(1/2) Ω P^(1/2) is close to (P Ω + Ω P)/2. Its inverse, which takes two products per block, is the
+preconditioner. The power method's polar step uses the same curvature, so L-BFGS only has to learn the coupling.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class FixedPointGap:
     """Stops when the fixed-point gap ‖Π(GR) − R‖_F, the length of the power method's next step, is at most the tolerance.
 
     If `roughly`, an estimate of the gap decides, and the gap itself is not computed. `gap` holds the gap of each problem
-    that converged; it is NaN for the others, and in a rough run.
+    that converged; it is NaN for other problems, and in a rough run.
     """
 
     def __init__(self, n_problems: int, *, tolerance: float, roughly: bool = False) -> None:
@@ -157,9 +157,9 @@ def trace_optimiser(
 
 
 def choose_memory_size(n_numbers: int, p: int, d: int) -> int:
-    """Return how many pairs of p maps of size d the optimiser remembers, given how many numbers the data of a problem hold.
+    """Return how many pairs the optimiser remembers for p maps of size d, if a problem's data are `n_numbers` numbers.
 
-    A pair is two vectors of p d² numbers each, of which one is counted; one more slot is kept free.
+    A pair is two vectors of p d² numbers each; only one of the two is counted, and one more slot is kept free.
     """
     affordable = max(n_numbers, _SMALLEST_MEMORY) // (p * d * d)
     return max(1, min(_MEMORY_SIZE, affordable - 1))

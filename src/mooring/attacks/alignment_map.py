@@ -2,8 +2,8 @@
 
 The equations are pdp_am_attack_global_rotation to pdp_am_attack_reconstruction of the paper.
 
-Legend: R_c, R_i the analyst's maps of a colluder and of the target; O_c, O_i their secrets; Π the polar factor. With Q one
-orthogonal map for all participants, O_i R_i is about Q.
+Legend: R_c, R_i the orthogonal parts of the analyst's maps of a colluder and of the target; O_c, O_i those of their secrets;
+Π the polar factor. There is one orthogonal map Q for all participants, such that O_i R_i is about Q.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ class ClassMoments:
     counts: npt.NDArray[np.float64]
     """Number of rows of each class, of shape (K,)."""
     means: Array
-    """Mean of each class, of shape (K, h)."""
+    """Mean of each class, of shape (K, h); zero for a class without rows."""
     covariances: Array
-    """Covariance of each class with divisor n_k, of shape (K, h, h); zero for a class of one row."""
+    """Covariance of each class with divisor n_k, of shape (K, h, h); zero for a class of one row or none."""
 
     @classmethod
     def of(cls, rows: Array, codes: Codes, n_classes: int) -> ClassMoments:

@@ -1,12 +1,13 @@
 """Decoders from rebuilt rows to records, learned from the attacker's records.
 
-Legend: F the public projection, F† its pseudoinverse, X̃ = X F; z̄ the mean of known X̃, m̄ that of known X − X̃ F†.
+Legend: X records, F the public projection, F† its pseudoinverse, X̃ = X F; for known records, z̄ is the mean of X̃ and m̄
+the mean of X − X̃ F†.
 
 X̃ F† is the shortest record that projects to X̃, and lacks everything that F drops. Columns are correlated, so what F
-drops can be predicted from what it keeps. The attacker learns this from the colluders' and the public records: X̂ = X̃ F†
-+ m̄ + (X̃ − z̄) W, where W is a ridge regression of the part that F† lacks, with a penalty chosen by leave-one-out
-cross-validation. The projection therefore does not limit what an attack recovers. The floor that audits report is the
-result of decoding the exact projected rows in this way, and a better decoder may get below it.
+drops can be predicted from what F keeps. The attacker learns this from the colluders' and the public records: X̂ = X̃ F†
++ m̄ + (X̃ − z̄) W, where W holds the coefficients of a ridge regression of X − X̃ F† on X̃, with a penalty chosen by
+leave-one-out cross-validation. What a projection drops is therefore not safe from an attack. Audits also decode the exact
+projected rows, and report the result as the `floor` of a figure on records; a better decoder may recover more.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class LearnedDecoder:
     offset: Matrix = field(repr=False)
     """The constant part, of shape (n_features,)."""
     penalty: float
-    """The penalty chosen by leave-one-out, in units of the mean variance of the projected rows."""
+    """The penalty chosen by leave-one-out, in units of the mean variance of the projected rows; infinite if all projected
+    rows are equal."""
 
     def decode(self, projected: Array) -> Matrix:
         """Return the records predicted from rows of shape (…, n_components)."""
@@ -45,12 +47,12 @@ class LearnedDecoder:
 
 
 def learn_decoder(projection: Projection, records: Array, *, most_numbers: int = 2**22) -> LearnedDecoder:
-    """Learn a decoder from the colluder's records.
+    """Return a decoder learned from the records that the attacker has, of all colluders and public ones.
 
     Parameters
     ----------
     records : array of shape (n, n_features)
-        Raw records, at least two.
+        Records before the projection, at least two.
     most_numbers : int
         Penalties are compared on at most about this many numbers of the records; beyond that, some columns are skipped.
 
@@ -84,7 +86,7 @@ def learn_decoder(projection: Projection, records: Array, *, most_numbers: int =
 
 
 def _by_leaving_one_out(U: Matrix, s: Matrix, along: Matrix, wanted: Matrix, unit: float, most_numbers: int) -> float:
-    """Return the penalty with the smallest leave-one-out error, computed from one decomposition."""
+    """Return the penalty with the smallest leave-one-out error. One decomposition serves all penalties."""
     thin = max(1, -(-wanted.size // most_numbers))
     along, wanted = along[:, ::thin], wanted[:, ::thin]
     errors = []
@@ -133,9 +135,9 @@ def fit_decoder(view: CollusionView) -> RecordDecoder:
 
 
 def _comes_nearer(projection: Projection, records: Matrix, *, most_records: int = 1000) -> bool:
-    """Return whether a learned decoder is closer than the pseudoinverse on unseen records; False if there are too few.
+    """Return whether a learned decoder is closer than the pseudoinverse on unseen records.
 
-    Some records are skipped if there are more than `most_records`.
+    The result is False if there are too few records to tell. Some are skipped if there are more than `most_records`.
     """
     records = records[np.sort(np.unique(records, axis=0, return_index=True)[1])]  # duplicates would not be unseen
     if records.shape[0] < _FOLDS:

@@ -1,7 +1,7 @@
-"""Independent components: FastICA finds columns that are nearly independent and not Gaussian in the upload.
+"""Independent components: FastICA finds columns in the upload, if they are nearly independent and not Gaussian.
 
-Finding them needs no collusion. The components are then paired with columns. With a colluder, they are paired by the
-distribution of its columns' values, and otherwise by the order of their variances.
+FastICA finds components without collusion. These are then paired with columns: by the distribution of values if the attacker
+knows rows of a colluder or public ones, and otherwise in the order of their variances.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ def invert_columns(
     """Return which cells are inferred correctly with the model, and without it, each of shape (n_rows, n_groups).
 
     `log_likelihood` returns the log probability of each row's label; `codes` are the rows' classes; `groups` are the
-    features of each column. For a feature with more than 8 values, the quintile of the value is inferred.
+    features of each column. For a column of numbers with more than `MOST_VALUES` values, the quintile of the value is
+    inferred.
     """
     inferred, guessed = np.zeros((2, len(rows), len(groups)))
     for k, group in enumerate(groups):
@@ -41,7 +42,10 @@ def invert_columns(
 
 
 def _list_values(cells: Matrix) -> tuple[Matrix, Indices]:
-    """Return the possible values of a column, and the index of each row's value. Missing-value flags come last."""
+    """Return the possible values of a column, and the index of each row's value.
+
+    If there are many values, these are the medians of quintiles. A flag for missing values is the column's last feature.
+    """
     values, truth = np.unique(cells, axis=0, return_inverse=True)
     if len(values) <= MOST_VALUES or np.isin(cells, (0, 1)).all():
         return values, truth.reshape(-1)

@@ -1,9 +1,10 @@
 """Joint moments: the uploads of all participants are used against one target.
 
-One colluder has few rows, but the analyst holds all uploads. Once they are roughly mapped back, their rows are a much larger
-sample of the population. The attack first estimates the maps of all other participants from the colluders' rows, then, in
-rounds, from the rebuilt rows of everybody else, and finally the target's map. It is the strongest attack on many small
-participants, where joining is most useful.
+One colluder has few rows, but the analyst holds all uploads. Once these are roughly mapped back, their rows are a much
+larger sample of the population. First, the attack estimates the maps of all other participants from the colluders' rows.
+Then, in rounds, it estimates each of these maps again, from the colluders' rows and the rebuilt rows of the remaining
+participants. Last, it estimates the target's map. The attack gains most from many small participants, who also gain most
+from joining.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def joint_moments(view: CollusionView, *, rng: np.random.Generator) -> Reconstru
     population = reduce(ClassMoments.merged, [_mapped_back(seen[i], maps[i]) for i in others], known)
     first_guess = moments(view, rng=rng).rigid_map
     estimate, row_error = _matched(population, seen[view.target], evidence[view.target], None, last, also=first_guess)
-    note = f"population: colluders and others, {len(others)}"
+    note = f"population: the colluders' rows, and rebuilt rows of other participants ({len(others)})"
     return reconstruct(view, estimate, row_error=row_error, population=population, notes=(note,))
 
 
@@ -71,7 +72,10 @@ def _others(view: CollusionView, rng: np.random.Generator) -> list[int]:
 
 
 def _codes(view: CollusionView, others: list[int]) -> dict[int, Codes]:
-    """Return the class codes of every participant involved, and under −1 those of the rows that the attacker knows."""
+    """Return the class codes of every participant involved, and under −1 those of the rows that the attacker knows.
+
+    All codes are zero if the target and the known rows have no class in common.
+    """
     codes = {i: view.codes_of([i]) for i in (*others, view.target)}
     codes[-1] = view.reference_codes()
     if np.intersect1d(codes[-1], codes[view.target]).size == 0:
@@ -94,8 +98,8 @@ def _matched(
 ) -> tuple[RigidMap, Array]:
     """Return the map that matches a participant's moments and anchor to a population, and the rows' error covariance.
 
-    Without a start, several starts, including `also`, are first tried on a smoothed objective. `n_iterations` are the
-    numbers of steps from each of these starts, and from the best one.
+    Without a start, several starts, including `also` if it is given, are first tried on a smoothed objective. `n_iterations`
+    are the maximum numbers of steps from each of these starts, and from the best start.
     """
     shared = np.flatnonzero((population.counts > 0) & (seen.counts > 0))
     population, seen = population.only(shared), seen.only(shared)

@@ -1,7 +1,8 @@
 """Known rows: some of the target's records are known from elsewhere, for instance patients treated in two hospitals.
 
-A rigid map preserves distances, so known rows are identified in the shuffled upload by the distances between them. Each
-identified row determines one direction of the map, and h + 1 rows determine it completely.
+A rigid map preserves distances, so known rows are identified in the shuffled upload by the distances between them. After the
+first, each identified row determines one direction of the map, so that h + 1 rows that differ in every direction determine
+the whole map.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ _MOST_CANDIDATES = 200
 
 
 def known_rows(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
-    """Identify the known rows in the upload and estimate the map from them, completed by another attack if necessary."""
+    """Identify the known rows in the upload and estimate the map from them.
+
+    Directions that the known rows do not determine are taken from another attack, `moments` or `procrustes`.
+    """
     X, Y = view.known_rows, view.target_upload.representation
     if X is None or X.shape[0] == 0:
         raise DoesNotApply("The attacker knows none of the target's rows.")
@@ -48,10 +52,10 @@ def known_rows(view: CollusionView, *, rng: np.random.Generator) -> Reconstructi
     if base is None and rank < view.n_components:
         raise DoesNotApply(
             f"{X.shape[0]} known rows do not determine the map, and no other attack completes it; "
-            f"{view.n_components + 1} rows would suffice."
+            f"{view.n_components + 1} rows that differ in every direction would suffice."
         )
     orthogonal = svd_polar_factor(tied if rank == view.n_components or base is None else _FIRM * tied + base.orthogonal)
-    note = f"{X.shape[0]} known rows tie down {rank} of {view.n_components} directions"
+    note = f"{X.shape[0]} known rows determine {rank} of {view.n_components} directions"
     return reconstruct(view, RigidMap.from_centre(orthogonal, centre_x, centre_y), notes=(note,))
 
 

@@ -1,9 +1,10 @@
 """Lattice: if columns hold integers or yes/no values, standardised or not, the upload lies on a rotated lattice.
 
-Without private-data noise, lattice reduction finds the rotated axes from a few dozen rows, whatever the anchor noise and
-without a colluder. A colluder's rows name the axes: parts of the two lattices are paired by their step, the distribution of
-values, correlations and the anchor. If all pairs are right, the rebuilt rows are exact. Where the parts of the two lattices
-differ, or distributions mislead because participants differ, the anchor names the features (`lattice_features`).
+Without private-data noise, lattice reduction finds the rotated axes from few more rows than columns, whatever the anchor
+noise and without a colluder. Known rows (a colluder's or public ones) tell which column each axis is: parts of the two
+lattices are paired by their step, the distribution of values, correlations and the anchor. If all pairs are right, the
+rebuilt rows are exact. Where the parts of the two lattices differ, or distributions mislead because participants differ,
+features are paired by steps and the anchor (`lattice_features`).
 """
 
 from __future__ import annotations
@@ -63,9 +64,10 @@ def _named(
 ) -> RigidMap:
     """Return the map from known to uploaded rows, found by pairing parts of the lattices or else by pairing features.
 
-    `known` and `seen` hold rows and their classes. The map found from features is preferred under two conditions. The anchor
-    must be so precise that no features are confused (over h² pairs, the largest error is about 2 v √log h). And the map must
-    fit the anchor clearly better, because it fits a little better even if the map found from parts is exact.
+    `known` and `seen` hold rows and their classes. If the parts cannot be paired, the map is found from features. If they
+    can, the map found from features is preferred under two conditions. The anchor must be so precise that no features are
+    confused (over h² pairs, the largest error is about 2 v √log h, with v the scale of the anchor noise). And the map found
+    from features must fit the anchor clearly better, because it fits a little better even if the other map is exact.
     """
     anchored = summarise_anchor(view)
     (X, codes), (Y, seen_codes) = known, seen
@@ -93,12 +95,13 @@ def _parts(rows: Matrix, rng: np.random.Generator) -> list[Matrix]:
 
 
 def _on_its_own(view: CollusionView, Y: Matrix, rng: np.random.Generator) -> Reconstruction:
-    """Rebuild rows without a colluder: axes are in order of variance, with positive skewness and minimum or mean zero."""
+    """Rebuild rows without known rows: axes are in order of variance, with positive skewness and minimum or mean zero."""
     parts = _parts(Y[:_MOST_ROWS], rng)
     h = Y.shape[1]
     if len(parts) < h:
         raise DoesNotApply(
-            f"The upload's lattice has {len(parts)} orthogonal parts for {h} columns, and no colluder can name them."
+            f"The upload's lattice has {len(parts)} orthogonal parts for {h} columns. Without rows of a colluder or public "
+            "ones, a part of several columns cannot be divided."
         )
     steps = np.array([np.linalg.norm(part[0]) for part in parts])
     directions = np.vstack(parts) / steps[:, None]
@@ -117,7 +120,7 @@ def _on_its_own(view: CollusionView, Y: Matrix, rng: np.random.Generator) -> Rec
 def _turned_back(uploaded: Matrix, frame: Matrix, image: Matrix, first: Matrix, *, elsewhere: Matrix) -> RigidMap:
     """Return the map that takes an orthonormal frame to its image and `first` to the first uploaded row.
 
-    In directions that the frame does not span, rows have the coordinates of `elsewhere`.
+    In directions that the frame does not span, rebuilt rows get the coordinates of `elsewhere`.
     """
     orthogonal = svd_polar_factor(frame.T @ image)
     place = first + elsewhere - (elsewhere @ frame.T) @ frame
@@ -141,7 +144,10 @@ def _side_of(rows: Matrix, codes: Codes, parts: list[Matrix]) -> LatticeRows:
 def _match_parts(
     known: LatticeRows, observed: LatticeRows, anchored: AnchorStatistics | None
 ) -> tuple[Matrix, Matrix, Matrix]:
-    """Pair the parts of the two lattices, and return a frame, its image, and the coordinates of the first row."""
+    """Pair the parts of the two lattices, and return a frame, its image, and the coordinates of the first uploaded row.
+
+    Raises `DoesNotApply` if the parts of the two lattices differ.
+    """
     if len(observed.lines) > len(known.lines) or len(observed.simplices) != len(known.simplices):
         raise DoesNotApply("The upload's lattice has different parts than that of the colluders' rows.")
     h = known.rows.shape[1]
@@ -202,7 +208,11 @@ def _vertices_named(
 def _lines_named(
     known: LatticeRows, observed: LatticeRows, anchored: AnchorStatistics | None
 ) -> list[tuple[Line, Line, float, float]]:
-    """Return, for each line of the upload, the colluders' line, its sign, and the position of the first row on it."""
+    """Return pairs of lines, each with a sign and a position.
+
+    A pair has a line of the known rows and a line of the upload. The sign is −1 if the upload's line is reversed; the
+    position is that of the first uploaded row on the known line.
+    """
     if not observed.lines:
         return []
     shape = (2, len(observed.lines), len(known.lines))
@@ -233,7 +243,7 @@ def _lines_named(
 def _likelihoods(
     known: LatticeRows, observed: LatticeRows, known_part: Line, seen: Line, sign: float, unit: float
 ) -> tuple[Matrix, Matrix]:
-    """Return log-likelihoods of all positions of the first uploaded row on a colluders' line, and the positions."""
+    """Return log-likelihoods of all positions of the first uploaded row on a line of the known rows, and the positions."""
     values, moved = known.rows @ known_part.direction, sign * (observed.rows @ seen.direction)
     wanted = np.rint((values - values.min()) / unit).astype(np.intp)
     counted = np.rint((moved - moved.min()) / unit).astype(np.intp)
@@ -263,10 +273,11 @@ def _likelihoods(
 def _by_correlation(
     known: LatticeRows, observed: LatticeRows, scores: Matrix, pairs: npt.NDArray[np.intp], turns: npt.NDArray[np.intp]
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Swap pairs and reverse signs as long as the likelihood of distributions and correlations together increases.
+    """Return pairs and signs that were swapped and reversed as long as the likelihood of all lines increased.
 
-    Correlations are modelled as normal around zero, with the variance of the colluders' correlations beyond their sampling
-    error. Independent columns have none, so their correlations carry no information.
+    The likelihood is that of distributions and correlations together. True correlations are modelled as normal around zero.
+    Their variance is that of the known rows' correlations, minus the sampling error. If columns are independent, this
+    variance is zero, and correlations have no weight.
     """
     wanted, seen, m = _correlations(known), _correlations(observed), pairs.size
     if m < 2:

@@ -1,11 +1,11 @@
 """Pairing the parts of an upload's lattice with the features of known rows, by their steps and the anchor.
 
 Rows of two participants may generate different lattices, for instance if values of a category are missing in one of them
-only: a one-hot group without missing values is a simplex, with missing values it is a line for each category. But each line
-lies along one feature, and each vertex of a simplex belongs to one. Lines and vertices are therefore paired with features,
-one to one, so that the anchor representation is most likely. The map is then known exactly in all directions in which rows
-differ; in the others it is the likeliest given the anchor. The translation is also the likeliest given the anchor, and is
-then moved to the grid that known rows lie on.
+only: a one-hot group without missing values is a simplex; with missing values, each of its categories is a line. But each
+line lies along one feature, and each vertex of a simplex belongs to one feature. Lines and vertices are therefore paired
+with features, one to one, so that the anchor representation is most likely. The map is then known exactly in all directions
+in which rows differ; in the other directions it is the likeliest map given the anchor. The translation is also the likeliest
+given the anchor, and is then moved to the grid that known rows lie on.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ class _Directions:
     """The features' steps, of shape (k,)."""
 
     def scores(self, agreement: Matrix, steps: Vector) -> Matrix:
-        """Return how well the anchor agrees with each feature, of shape (2, k, h).
+        """Return how well the anchor agrees with pairing each direction with each feature, of shape (2, k, h).
 
-        The first part is for the directions as they are, and the second for the reversed line. A feature that is constant
-        among known rows has a step of zero, and fits every step.
+        The first half is for the directions as they are, and the second for the reversed line; a simplex cannot be reversed.
+        A direction and a feature whose steps differ have the score `IMPOSSIBLE`. A feature that is constant among known rows
+        has a step of zero, and fits every step.
         """
         along = self.vectors @ agreement.T
         if self.steps.size > 1:
@@ -55,7 +56,10 @@ class _Directions:
 def align_features(
     known: Matrix, rows: Matrix, parts: Sequence[Matrix], anchored: AnchorStatistics, *, rng: np.random.Generator
 ) -> RigidMap:
-    """Return the map that takes the features of known rows to the parts of the lattice of uploaded rows."""
+    """Return the map from known to uploaded rows, found by pairing features with parts of the upload's lattice.
+
+    Raises `DoesNotApply` if some direction of these parts fits no feature.
+    """
     steps = _steps(known, rng)
     groups = [group for part in parts if (group := _find_directions(rows, part, steps)) is not None]
     if not groups:
@@ -87,7 +91,10 @@ def _steps(known: Matrix, rng: np.random.Generator) -> Vector:
 
 
 def _find_directions(rows: Matrix, part: Matrix, steps: Vector) -> _Directions | None:
-    """Return the directions of a part: a line if some feature has its step, else a simplex; None if it is neither."""
+    """Return the directions of a part of the lattice: a line, or a simplex; None if the part is neither.
+
+    A part with one direction is a line if its step fits that of some feature.
+    """
     length = float(np.linalg.norm(part[0]))
     if part.shape[0] == 1 and any(step > 0 and common_unit(length, step) > 0 for step in steps.tolist()):
         return _Directions(part / length, np.array([length]))
@@ -99,7 +106,7 @@ def _find_directions(rows: Matrix, part: Matrix, steps: Vector) -> _Directions |
 
 
 def _find_shift(rebuilt: Matrix, known: Matrix, steps: Vector) -> Vector:
-    """Return what moves rebuilt rows to the nearest grid of known rows, for features that lie on such a grid."""
+    """Return the smallest shift of rebuilt rows onto the grid of known rows; zero for features that lie on no such grid."""
     moving = np.flatnonzero(steps)
     phases = np.exp(2j * np.pi * (known[0] - rebuilt)[:, moving] / steps[moving]).mean(axis=0)
     shift = np.zeros(steps.size)

@@ -30,10 +30,10 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class Simplex:
-    """A one-hot group: one point per column, whose squared distances are sums of two squared steps."""
+    """A one-hot group: one point per column. The squared distance of two points is the sum of their squared steps."""
 
     vertices: Matrix
-    """The points, of shape (k, h), within the span of the part."""
+    """The points, of shape (k, h), within the span of the group's part of the lattice."""
     squared_steps: Matrix
     """Squared steps, of shape (k,)."""
     vertex_of: Codes
@@ -42,11 +42,14 @@ class Simplex:
 
 @dataclass(frozen=True, eq=False)
 class AnchorStatistics:
-    """Statistics of a noisy anchor: AᵀB̄ / v², the uploaded mean, and the precision r / v² of that mean."""
+    """Statistics of a noisy anchor."""
 
     agreement: Matrix
+    """AᵀB̄ / v², for the anchor A, its centred representation B̄ and the scale v of the anchor noise; of shape (h, h)."""
     mean: Matrix
+    """The mean of the uploaded representation, of shape (h,)."""
     precision: float
+    """The precision of this mean, r / v², for r anchor rows."""
 
     def log_likelihood(self, estimate: RigidMap) -> float:
         """Return the log-likelihood of a map given the anchor, up to a constant."""
@@ -97,7 +100,10 @@ def find_simplex(rows: Matrix, part: Matrix) -> Simplex:
 
 
 def common_unit(first: float, second: float) -> float:
-    """Return the smaller of two steps if the other is a small multiple of it (rare values may be missing), else 0."""
+    """Return the smaller of two steps if the larger is a small multiple of it, else 0.
+
+    The steps of one column may differ by such a factor, because rare values may be missing in a table.
+    """
     small, large = sorted((first, second))
     ratio = large / small
     return small if ratio < _LARGEST_RATIO and abs(ratio - round(ratio)) < SAME * ratio else 0.0

@@ -23,10 +23,11 @@ _MOST_SHUFFLES = 6
 
 
 def lattice_basis(rows: Matrix, *, rng: np.random.Generator) -> Matrix:
-    """Return a reduced basis (q, h) of the lattice that the differences of rows (n, h) of rank q generate.
+    """Return a reduced basis of the lattice that the differences of rows generate.
 
-    `rng` selects the few dozen differences to start from; the others are checked, and added if the lattice lacks them.
-    Raises `DoesNotApply` if the differences do not generate a lattice.
+    `rows` have the shape (n, h), and the basis (q, h), where q is the rank of the differences. `rng` selects the 3h + 8
+    differences to start from. All others are then checked, and in rounds up to 3h + 8 of those that the lattice lacks are
+    added. Raises `DoesNotApply` if all rows are equal, or if no lattice is found.
     """
     differences = (rows - rows[0])[rng.permutation(rows.shape[0])]
     widest = float(np.abs(differences).max(initial=0.0))
@@ -59,7 +60,7 @@ def orthogonal_parts(basis: Matrix, *, rng: np.random.Generator) -> list[Matrix]
 
 
 def _reduced(vectors: Matrix) -> Matrix:
-    """Return the integer combinations that LLL finds: relations first, then a short basis."""
+    """Return the integer combinations of the vectors that LLL finds: first those that are zero, then a short basis."""
     import flint
 
     m = vectors.shape[0]
@@ -70,7 +71,7 @@ def _reduced(vectors: Matrix) -> Matrix:
 
 
 def _generated(vectors: Matrix, tolerance: float) -> Matrix:
-    """Return a basis of the lattice that some vectors generate."""
+    """Return a basis of the lattice that some vectors generate; without a lattice, raise `DoesNotApply`."""
     short = _reduced(vectors) @ vectors
     lengths = np.linalg.norm(short, axis=1)
     basis = short[lengths > tolerance]
@@ -93,7 +94,10 @@ def _belongs(vectors: Matrix, basis: Matrix, tolerance: float) -> npt.NDArray[np
 
 
 def _refined(basis: Matrix, vectors: Matrix, tolerance: float) -> Matrix:
-    """Return the basis refitted by least squares to the vectors that it generates, which removes accumulated rounding."""
+    """Return the basis refitted by least squares to those vectors that lie on its lattice, to remove accumulated rounding.
+
+    If these vectors do not determine the basis, it is returned unchanged.
+    """
     members = vectors[_belongs(vectors, basis, tolerance)]
     coordinates = _coordinates(members, basis)
     if members.shape[0] == 0 or np.linalg.matrix_rank(coordinates) < basis.shape[0]:
@@ -102,7 +106,10 @@ def _refined(basis: Matrix, vectors: Matrix, tolerance: float) -> Matrix:
 
 
 def _shortened(basis: Matrix) -> Matrix:
-    """Return the basis after pairwise (Lagrange) reduction, until no vector can be shortened by another."""
+    """Return the basis after pairwise (Lagrange) reduction, in at most 10 steps per vector.
+
+    The reduction ends when no vector can be shortened by another.
+    """
     basis = basis.copy()
     for _ in range(10 * basis.shape[0]):
         gram = basis @ basis.T

@@ -4,10 +4,10 @@ Legend: ℓ(j, c) the log-likelihood ratio of rebuilt row j being candidate c ag
 candidates, ρ the share of rows whose records are in the register.
 
 A single candidate is scored by how well it fits any row. With a register, candidates also compete for rows: a row that one
-of them explains is not evidence for the others. With probability ρ a row is one of the candidates, all equally likely, and
-no two rows are the same candidate. Belief propagation approximates the sum over all such assignments. Let a be the messages
-from rows to candidates, b those from candidates to rows, and u = C (1 − ρ)/ρ the weight of a row whose record is not in the
-register. The messages are updated until they no longer change:
+candidate explains is not evidence for other candidates. With probability ρ a row is one of the candidates, all equally
+likely, and no two rows are the same candidate. Belief propagation approximates the sum over all such assignments. Let a be
+the messages from rows to candidates, b those from candidates to rows, and u = C (1 − ρ)/ρ the weight of a row whose record
+is not in the register. The messages are updated until they no longer change:
 
     a(j, c) = e^ℓ(j, c) / (u + Σ_{c' ≠ c} e^ℓ(j, c') b(j, c')),        b(j, c) = 1 / (1 + Σ_{j' ≠ j} a(j', c)).
 
@@ -54,7 +54,7 @@ def match_candidates(log_ratios: Matrix) -> Matrix:
 
 
 def _sum_others(values: Matrix, *, axis: int) -> Matrix:
-    """Return, for each entry, the sum of all others along an axis, without subtracting large numbers from each other."""
+    """Return, for each entry, the sum of all other entries along an axis, without subtracting large numbers."""
     chosen, each = values.argmax(axis=axis), np.arange(values.shape[1 - axis])
     largest = (each, chosen) if axis == 1 else (chosen, each)
     top, others = values[largest], values.copy()

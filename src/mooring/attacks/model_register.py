@@ -11,8 +11,9 @@ the model and a register of candidates can compute:
 - a leaf with shares v of a random forest: Σ w_i b_i (y_i − v) = 0, where b_i is how often its bootstrap sample drew row i.
   The expectation of b_i is 1; the rest is noise with the variance Σ w_i (y_i − v)².
 
-The number of members is known, too: Σ w_i = n. With as many equations as candidates, they have one solution, the members.
-This is `mooring.attacks.sums.register` for models, with scores that state how certain each candidate's membership is.
+The number n of members is known, too: Σ w_i = n. If there are as many independent equations as candidates, their only
+solution is the members. This is `mooring.attacks.sums.register` for models, with scores that state how certain each
+candidate's membership is.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class ModelRegister:
 
     The equations hold only approximately where the records of candidates differ from the rows that were trained on. The
     scale of this error is estimated once, for the first model that is scored, as the most likely value in `_NOISE_SCALES`;
-    later models are assumed to have the same.
+    later models are assumed to have the same scale. For a forest, the scale is known instead.
     """
 
     def __init__(self, learner: LearnerLike, candidates: Matrix, outcomes: Labels) -> None:
@@ -115,7 +116,11 @@ class ModelRegister:
             raise DoesNotApply("The equations that this learner solves are not known.")
 
     def score(self, fitted: Fitted, n_members: int) -> Vector:
-        """Return the log-likelihood ratio of membership in a model of `n_members` candidates, of shape (N,)."""
+        """Return the log-likelihood ratio of membership in a model of `n_members` candidates, of shape (N,).
+
+        The ratios are zero if the model fulfils no equation that depends on membership. A model that cannot be written as
+        arrays raises `DoesNotApply`.
+        """
         share = n_members / len(self._candidates)
         try:
             equations = self._write(fitted.to_model())
@@ -176,8 +181,8 @@ class Solution:
 def solve_equations(equations: Equations, share: float, noise_variance: float) -> Solution:
     """Return the solution if the entries of w are uncorrelated with mean π, the `share`, and noise has this variance τ².
 
-    The estimate is π + v Aᵀ(v A Aᵀ + τ²)⁻¹(b − π A 1) with v = π (1 − π); with more equations than candidates, the same by
-    the matrix inversion lemma.
+    The estimate is π + v Aᵀ(v A Aᵀ + τ² I)⁻¹(b − π A 1) with v = π (1 − π). From the normal equations, the same estimate is
+    computed by the matrix inversion lemma.
     """
     variance, n = share * (1 - share), equations.n
     if equations.coefficients is not None:
@@ -282,7 +287,8 @@ def _write_leaves(
 ) -> Equations:
     """Return the equations of leaves.
 
-    Each part has the coefficient of every candidate in its leaf of every tree, and the right side of every leaf's equation.
+    Each part has the coefficient of every candidate in every tree, in the equation of the candidate's leaf, and the right
+    side of every leaf's equation.
     """
     n_rows, n_trees = leaves.shape
     gram, right, n, square_length = np.zeros((n_rows, n_rows)), np.zeros(n_rows), 0, 0.0

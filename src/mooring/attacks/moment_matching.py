@@ -60,8 +60,9 @@ class MomentMatch:
 
     It is an `Objective` of the Riemannian optimiser; a point is (O, shift), of shapes (n, h, h) and (n, h). Both sides are
     centred and expressed in their own principal axes, so that a good map is close to a diagonal of signs. With an anchor,
-    `shift` is Ψ in the target's coordinates, otherwise the mapped centre; either way its error is nearly independent of that
-    of O. `smoothing` adds a multiple of the mean variance to every C_k, which leaves fewer local optima.
+    `shift` is Ψ in the target's coordinates; without, it is the image of the population's centre. In both cases the error of
+    `shift` is nearly independent of that of O. `smoothing` adds a multiple of the mean variance to every C_k, which leaves
+    fewer local optima.
     """
 
     def __init__(
@@ -147,7 +148,10 @@ class MomentMatch:
         return O @ cayley(self._turns(tangents)), shift + tangents[:, h * h :]
 
     def limit_turns(self, tangents: Array, largest: Array) -> Array:
-        """Shorten turn and shift by the same factor; the size of a turn is the length of its longest row."""
+        """Return tangent vectors, whose turn and shift are shortened by one factor if the turn exceeds `largest`.
+
+        The size of a turn is the length of its longest row.
+        """
         xp = namespace_of(tangents)
         size = xp.max(vector_norms(self._turns(tangents)), axis=-1)
         most = xp.astype(largest, size.dtype, copy=False)
@@ -200,11 +204,11 @@ class MomentMatch:
         return RigidMap(orthogonal, self.centre_y + shift @ self.axes_y.T - self.centre_x @ orthogonal)
 
     def row_error(self, O: Array) -> Array:
-        """Return the covariance of the rebuilt rows' error for every draw: the turn's variance times the rows' spread.
+        """Return the covariance of the rebuilt rows' error for every draw.
 
-        The variance follows from the curvature at the pooled covariances of both sides, and is bounded by that of a random
-        map. The covariances of the target's few rows alone have directions of almost no variance, which would pretend to
-        determine the turn.
+        It is the turn's variance times the rows' spread, plus the shift's variance. The turn's variance follows from the
+        curvature at the pooled covariances of both sides, and is bounded by that of a random map. The covariances of the
+        target's few rows alone have directions of almost no variance, which would seem to determine the turn.
         """
         known = transpose(O)[..., None, :, :] @ self.population.covariances @ O[..., None, :, :]
         share_c, share_t = (share[:, None, None] for share in (self._share_c, self._share_t))
@@ -261,8 +265,9 @@ def _principal_axes(moments: ClassMoments) -> Array:
 def _ridge(population: ClassMoments, target: ClassMoments, smoothing: float, size: float) -> float:
     """Return the multiple of I to add to covariances estimated from this many rows.
 
-    It combines oracle-approximating shrinkage of the pooled covariance with a share of the mean variance that grows with the
-    number of components per row, because small variances are unreliable with few rows.
+    The multiple combines oracle-approximating shrinkage of the pooled covariance with a share of the mean variance that
+    grows with the number of components per row, because small variances are unreliable with few rows. If rows do not vary
+    within classes, the multiple is 1.
     """
     xp = namespace_of(population.means)
     h, n = population.means.shape[1], population.n_rows + target.n_rows

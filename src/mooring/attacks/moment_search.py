@@ -119,7 +119,7 @@ def minimise(match: MomentMatch, O: Array, shift: Array, max_iterations: int) ->
 
 
 def _chosen(options: list[Minima], choice: Indices) -> Minima:
-    """Return the selected option, one per problem."""
+    """Return, for each draw, its minimum in the option that `choice` selects."""
     xp = namespace_of(options[0].shift)
     each = np.arange(choice.size)
     rows = indices_beside(choice * choice.size + each, options[0].shift)
@@ -131,7 +131,10 @@ def _chosen(options: list[Minima], choice: Indices) -> Minima:
 
 
 def _starts(match: MomentMatch, signs: _Signs) -> dict[str, Array]:
-    """Return the plain starts, and the principal axes of all classes together and of single classes."""
+    """Return the plain starts, and maps from the principal axes of all classes together.
+
+    Unless there are many components, maps from the axes of the largest classes are added.
+    """
     xp = namespace_of(match.pull)
     identity = xp.eye(match.n_components, dtype=match.pull.dtype, device=match.pull.device)
     level_x, level_y = _levels(match)
@@ -154,7 +157,7 @@ def _levels(match: MomentMatch) -> tuple[Array, Array]:
 
 
 def _class_axes(match: MomentMatch) -> dict[str, Array]:
-    """Return maps from the principal axes of single classes, with signs from all class means."""
+    """Return maps from the principal axes of each of the largest classes, with signs from all class means."""
     xp = namespace_of(match.pull)
     largest = np.argsort(-np.minimum(match.population.counts, match.target.counts))[:_CLASSES_TO_TRY]
     starts = {}
@@ -169,7 +172,7 @@ def _class_axes(match: MomentMatch) -> dict[str, Array]:
 def _power_steps(match: MomentMatch, linear: Array, O: Array) -> Array:
     """Return O after fixed-point steps O ← Π(linear + Σ_k W_k O S_k), which maximise a simpler objective.
 
-    W_k are the weighted covariances of the population's classes, S_k the covariances of the target's.
+    Π is the polar factor; W_k are the weighted covariances of the population's classes, S_k those of the target's classes.
     """
     xp = namespace_of(linear)
     level = xp.mean(xp.linalg.diagonal(match.population.within)) + match.ridge

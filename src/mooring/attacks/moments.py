@@ -1,9 +1,10 @@
 """Moments: uploaded rows carry no anchor noise, so their means and covariances reveal the map.
 
-The attacker knows the colluders' rows and every label. Rows of one class at two organisations have nearly the same
-distribution. Maximum likelihood finds the map that makes the target's class means and covariances agree with the colluders',
-and its noisy anchor with the anchor (`moment_matching`). The attack works without an anchor, without labels, and with any
-number of colluders; the scale of the anchor noise hardly matters.
+The attacker knows the rows of colluders, or public ones, and usually all labels. It assumes that rows of one class have
+nearly the same distribution at two organisations. Maximum likelihood finds the map that makes the target's class means and
+covariances agree with those of the known rows, and the target's anchor representation agree with the anchor
+(`moment_matching`). The attack also works without an anchor, without labels, and with a single colluder; the scale of the
+anchor noise hardly matters.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _matched: WeakKeyDictionary[CollusionView, Reconstruction] = WeakKeyDictionary()
 
 
 def moments(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
-    """Match the target's class moments to the colluders' and its anchor representation to the anchor.
+    """Match the target's class moments to those of known rows, and its anchor representation to the anchor.
 
     Other attacks start from the result, which is computed once for each view.
     """
@@ -115,9 +116,10 @@ def _equal(first: Array, second: Array) -> bool:
 
 
 def both_sides(view: CollusionView, *, noise_variance: float) -> tuple[MomentRows, MomentRows]:
-    """Return the reference rows, pooled, and the target's upload, restricted to common classes.
+    """Return the reference rows, pooled, and the target's upload, both restricted to common classes.
 
-    The target's upload carries private-data noise; moments of reference rows are computed as if they did too.
+    Without common classes, all rows are compared as one class. The target's upload carries private-data noise; moments of
+    reference rows are computed as if these rows carried the same noise.
     """
     rows, Y = view.reference_rows, view.target_upload.representation
     codes_c = view.reference_codes()
@@ -131,7 +133,10 @@ def both_sides(view: CollusionView, *, noise_variance: float) -> tuple[MomentRow
 
 
 def anchor_evidence(views: Sequence[CollusionView], participant: int | None = None) -> AnchorEvidence | None:
-    """Return the evidence of noisy anchor representations, by default the target's; None if the anchor is not known."""
+    """Return the evidence of noisy anchor representations, by default the target's.
+
+    The result is None if the attacker does not know the anchor, or if the participant uploaded no representation of it.
+    """
     chosen = views[0].target if participant is None else participant
     A, representations = views[0].anchor, [view.uploads[chosen].anchor_representation for view in views]
     if A is None or representations[0] is None:

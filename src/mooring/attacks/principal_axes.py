@@ -1,8 +1,8 @@
 """Principal axes: the eigenvectors of the upload's covariance are those of the data, rotated by the secret map.
 
-No collusion is needed. Axes are paired by variance, and their signs follow from skewness. With a colluder they are
-matched to the axes of its rows. Otherwise they are matched to the coordinates in order of variance and with positive
-skewness, which is typical for the coordinates of a public SVD of non-negative data.
+No collusion is needed. Axes are paired by variance, and their signs follow from skewness. If the attacker knows rows, the
+upload's axes are matched to the axes of these rows. Otherwise they are matched to the coordinates, which are assumed to be
+in order of variance and to have positive skewness, as is typical after a public SVD of non-negative data.
 """
 
 from __future__ import annotations

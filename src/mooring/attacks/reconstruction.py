@@ -32,13 +32,13 @@ class Reconstruction:
     """The estimated map; for an estimate that is not orthogonal, the nearest rigid map."""
     row_error: Array | None = None
     """The attacker's estimate of the covariance of the rows' error, without private-data noise, of shape (h, h). Denoisers
-    use it."""
+    use it. None if the attack gives no estimate."""
     population: ClassMoments | None = None
-    """Moments of the population that the attack learnt, including private-data noise; None if it used only the colluders'
-    rows."""
+    """Moments of the population that the attack learnt from other uploads, including private-data noise; None if it learnt
+    nothing from them."""
     data_noise_scale: float | None = None
-    """Scale of the private-data noise left in the rows, if the attack averaged some of it out; None for that of the
-    upload."""
+    """Scale of the private-data noise left in the rows, if the attack averaged some of it out; None if the rows carry the
+    upload's noise."""
     others: Mapping[int, Array] = field(default_factory=dict)
     """Rows of other participants that the attack rebuilt as well, by participant, from which the denoiser `grid` learns."""
     notes: tuple[str, ...] = field(default=())
@@ -102,7 +102,7 @@ def centred_anchor_pair(view: CollusionView) -> tuple[Array, Array, Array, Array
 
 @dataclass(frozen=True, eq=False)
 class AnchorDraws:
-    """Rows and anchor representations of the targets of D views with one anchor, stacked for closed-form attacks."""
+    """The targets' uploads in D views that have the same anchor, stacked for closed-form attacks."""
 
     anchor: Array
     """A, which is centred by construction, of shape (r, h)."""

@@ -11,11 +11,11 @@ are. The map that takes D to the upload and the anchor to its representation,
 is therefore nearer to the true map. This is expectation maximisation, because ‖X O‖ does not depend on O. τ falls slowly, so
 that at first the map follows only the rows whose values are certain.
 
-Where columns are declared and not projected, the population is that of the denoiser `grid`, which is fitted to the rows of
-several participants, so that their maps are refined together. If there are few rows for the number of columns, the map turns
-to fit rows that were denoised to wrong values. Without private-data noise, each row is therefore denoised again with a map
-found from all other rows, and the result is kept if it makes the rows and the anchor representation more likely. Without
-such columns, the population is that of the denoiser `kernel`.
+If columns are declared and not projected, the population is that of the denoiser `grid`. With an anchor, this population is
+fitted to the rows of several participants, whose maps are refined together. If there are few rows for the number of columns,
+the map turns to fit rows that were denoised to wrong values. Without private-data noise, each row is therefore denoised
+again with a map found from all other rows, and the result is kept if it makes the rows and the anchor representation more
+likely. Without declared columns, or behind a projection, the population is that of the denoiser `kernel`.
 """
 
 from __future__ import annotations
@@ -109,7 +109,11 @@ _refined: WeakKeyDictionary[Upload, _Together] = WeakKeyDictionary()
 
 
 def refine(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
-    """Refine the map of `procrustes` if there are declared columns and an anchor, and otherwise the map of `moments`."""
+    """Refine a map that another attack found, and return the rows that it rebuilds.
+
+    The first map is that of `procrustes` if there is an anchor and columns are declared and not projected. Otherwise it is
+    that of `moments`.
+    """
     known = view.reference_rows
     if known is None:
         raise DoesNotApply("Without rows of a colluder or public rows, nothing is known about the population.")
@@ -153,10 +157,11 @@ def _by_grids(view: CollusionView, rng: np.random.Generator) -> Reconstruction:
 
 
 def _choose_participants(view: CollusionView) -> list[int]:
-    """Return the participants whose maps are refined together with the target's: the first ones that do not collude.
+    """Return the participants whose maps are refined together, including the target.
 
-    They are taken in order, up to `effort.refine_rows` rows. Without an anchor only the
-    target is returned, since every further participant would need a costly start.
+    Participants that do not collude are taken in order, up to `effort.refine_rows` rows. Left out are those without an
+    anchor representation, and those that lack labels where the target has them, or the reverse. Without an anchor, only the
+    target is returned, because every further participant would need a costly start.
     """
     chosen, n_rows = [], 0
     for i, upload in enumerate(view.uploads):
@@ -221,7 +226,10 @@ def _search(views: Views, maps: Maps, scale: float, schedule: _Schedule) -> tupl
 
 
 def _reread_rows(view: CollusionView, others: Mapping[int, Array], estimate: RigidMap, scale: float) -> RigidMap:
-    """Return the target's map after denoising its rows again, for as long as the rows and the anchor become more likely."""
+    """Return the target's map after denoising its rows again, as long as the rows and the anchor become more likely.
+
+    Rows are denoised again at most `effort.refine_again` times.
+    """
     likelihood = _log_likelihood(view, others, estimate, scale)
     for _ in range(view.effort.refine_again):
         again = _reread_once(view, others, estimate, scale)
@@ -280,7 +288,7 @@ def _align(view: CollusionView, denoised: Array, scale: float, *, without: int |
 
 
 def _expected_error(start: Reconstruction) -> float:
-    """Return τ of rows that another attack rebuilt, by its own estimate."""
+    """Return τ of rows that another attack rebuilt, as that attack estimates it."""
     xp = namespace_of(start.rows)
     return float(xp.mean(xp.linalg.diagonal(start.row_error)) ** 0.5)
 

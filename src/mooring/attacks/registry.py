@@ -70,8 +70,8 @@ class Attack:
     in_paper: bool = False
     """Whether the paper describes it."""
     batch: Callable[..., tuple[Reconstruction, ...]] | None = None
-    """The same attack on many views at once, where it has such a form: takes the views and returns one `Reconstruction`
-    per view. Each attack states what its views must have in common."""
+    """The same attack on many views at once: takes the views and returns one `Reconstruction` per view. None if the attack
+    has no such form. Each attack states what its views must have in common."""
     view: type = CollusionView
     """The kind of view that the attack takes: `CollusionView` for uploads of rows, `SumView` for a total of sums, and
     `PairwiseView` for the general total."""
@@ -90,7 +90,7 @@ class Attack:
 ATTACKS: dict[str, Attack] = {
     attack.name: attack
     for attack in (
-        Attack("known-secret", "the colluder's map, where all share one", known_secret, True),
+        Attack("known-secret", "the colluder's map, where all participants share it", known_secret, True),
         Attack("known-anchor", "the anchor and its noiseless representation", known_anchor, True),
         Attack("pseudoinverse", "the noisy anchor, by least squares", pseudoinverse, True, pseudoinverse_batch),
         Attack("procrustes", "the noisy anchor, by an orthogonal map", procrustes, True, procrustes_batch),
@@ -134,11 +134,12 @@ ATTACKS: dict[str, Attack] = {
         ),
     )
 }
-"""Every attack that mooring knows, the paper's first. The strongest of them bounds leakage from below, never from above."""
+"""Every attack by name: the paper's, then mooring's others, then registered ones. The strongest of them bounds leakage from
+below, never from above."""
 
 
 def register_attack(attack: Attack) -> Attack:
-    """Add an attack to the registry, so that every audit runs it; a name that is taken is refused."""
+    """Add an attack to the registry, from which audits take their attacks; a name that is taken is refused."""
     if attack.name in ATTACKS:
         raise InputError("attack", expected="a name that is not taken", got=repr(attack.name), cure="Rename it.")
     ATTACKS[attack.name] = attack
@@ -181,7 +182,8 @@ def run(
     view : CollusionView, SumView or PairwiseView
         What the attacker knows; of the kind that the attack takes.
     denoiser : str, optional
-        A name in `DENOISERS`: the rebuilt rows are replaced by their posterior mean under the population that it fits.
+        A name in `DENOISERS`. Rebuilt rows are replaced by their posterior mean under the model of the population that the
+        denoiser fits.
 
     Raises
     ------
@@ -208,9 +210,9 @@ def run_batch(
 ) -> tuple[Reconstruction, ...]:
     """Run an attack on rows on many views: at once if it has a batched form, otherwise one after the other.
 
-    Up to rounding, the results are those of `run`. The views are draws of one deployment: batched forms need one anchor and
-    the same colluders in all of them, and `moments` also the same rows of the target and the same labels. If the attack
-    cannot be run on one of the views, `DoesNotApply` is raised.
+    Up to rounding, the results are those of `run`. Batched forms need the same anchor and the same colluders in all views;
+    `moments` also needs the same uploaded rows of the target and the same labels. If the attack cannot be run on one of the
+    views, `DoesNotApply` is raised.
     """
     require_generator(rng)
     attack = resolve_attack(attack)

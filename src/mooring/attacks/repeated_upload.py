@@ -33,7 +33,7 @@ _MOST_ROUNDS = 20
 
 
 def repeated_upload(view: CollusionView, *, rng: np.random.Generator) -> Reconstruction:
-    """Average the uploads, then attack the average: by `moments` if it applies, otherwise by the anchor."""
+    """Average the uploads, then attack the average by `moments` or, if that does not apply, by `procrustes`."""
     if not view.repeated_uploads:
         raise DoesNotApply("The target uploaded its rows once.")
     uploads = [view.target_upload, *view.repeated_uploads]
@@ -70,9 +70,10 @@ def _averaged(uploads: list[Upload], view: CollusionView) -> Upload:
 def _match(upload: Upload, first: Upload, view: CollusionView) -> tuple[RigidMap, Array]:
     """Return the rigid map and the order of rows that align an upload with the first one.
 
-    Rows may be in any order. The given order is kept if the remaining difference is no larger than noise. Otherwise orders
-    from the anchors and from the ranks of distances from the mean, which a rigid map preserves, are improved by alternating
-    between assignment of rows and estimation of the map, and the best one is returned.
+    Rows may be in any order. The given order is kept if the remaining difference is no larger than noise. Otherwise there
+    are two starting orders: one from the anchors, if there are any, and one from the ranks of distances from the mean, which
+    a rigid map preserves. Each is improved by alternating between pairing of rows and estimation of the map, and the better
+    result is returned.
     """
     target, again = first.representation, upload.representation
     of_rows, of_anchor = (1 / max(scale, _NO_NOISE) ** 2 for scale in (view.data_noise_scale, view.anchor_noise_scale))
@@ -119,7 +120,10 @@ def _rigid_fit(parts: list[tuple[Array, Array, float]]) -> RigidMap:
 
 
 def _partners(onto: RigidMap, rows: Array, others: Array, *, assign: bool) -> Codes:
-    """Return the row that, once mapped, matches each of the others: by an assignment, or the closest one."""
+    """Return, for each row of `others`, the index of its partner in `rows`, which are mapped first.
+
+    Partners are found by an assignment if `assign`; otherwise the partner is the closest row, which may serve several times.
+    """
     mapped, target = to_numpy(onto.apply(rows)), to_numpy(others)
     if assign:
         return np.asarray(linear_sum_assignment(cdist(target, mapped, "sqeuclidean"))[1])
@@ -127,7 +131,7 @@ def _partners(onto: RigidMap, rows: Array, others: Array, *, assign: bool) -> Co
 
 
 def _order_like(first: Array, again: Array) -> Codes:
-    """Return the order of the rows of `again` with the ranks of `first` by distance from the mean."""
+    """Return the order in which the rows of `again`, by distance from their mean, rank as the rows of `first` do."""
     xp = namespace_of(first)
     ranks = [np.argsort(to_numpy(xp.sum((rows - xp.mean(rows, axis=0)) ** 2, axis=1))) for rows in (first, again)]
     order = np.empty_like(ranks[0])

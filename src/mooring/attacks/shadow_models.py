@@ -1,14 +1,15 @@
 """Membership inference from a released model by shadow models, the likelihood-ratio attack of Carlini et al. (2022).
 
 Models of the same kind are trained on random halves of the rows, in pairs with complementary halves. A statistic of a model
-and a row tends to be higher if the model was trained on the row; the ratio of the two Gaussian likelihoods is the row's
-score. The model under attack and its complement are left out of the row's two means, so that both are estimated from the
-same number of models; the spread is that of all rows and models. If a model reveals nothing, the scores of members and of
-others have the same distribution.
+and a row tends to be higher if the model was trained on the row. A Gaussian is fitted to the statistic of models that were
+trained on the row, and another to that of the other models; the ratio of the two likelihoods is the row's score. The model
+under attack and its complement are left out of the two means, so that both means are estimated from the same number of
+models. The spread of each Gaussian is common to all rows and models. If a model reveals nothing, the scores of members and
+of non-members have the same distribution.
 
 There are two statistics. One is the confidence in the row's label. The other is how far the model's parameters lie from
-their mean over all models in the direction opposite to the gradient of the row's loss. It is computed from outputs, as for a
-model that is linear in its parameters.
+their mean over all models in the direction opposite to the gradient of the row's loss. This distance is computed from
+outputs, as for a model that is linear in its parameters.
 """
 
 from __future__ import annotations

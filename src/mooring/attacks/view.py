@@ -57,7 +57,7 @@ class PublicRows:
 
 
 def check_roles(target: int, colluders: Sequence[int], n_participants: int) -> None:
-    """Raise an `InputError` for indices that are not participants, or a target that is among the colluders."""
+    """Raise an `InputError` unless target and colluders are different participants, each given once."""
     indices = f"0 to {n_participants - 1}"
     if not 0 <= target < n_participants:
         raise InputError(
@@ -72,7 +72,8 @@ def check_roles(target: int, colluders: Sequence[int], n_participants: int) -> N
         )
     if len(set(colluders)) != len(colluders) or any(not 0 <= c < n_participants for c in colluders):
         expected = f"distinct participants' indices, {indices}"
-        raise InputError("colluders", expected=expected, got=str(list(colluders)), cure="Name each colluder once.")
+        cure = "Give the index of each colluder once, counted from zero."
+        raise InputError("colluders", expected=expected, got=str(list(colluders)), cure=cure)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +88,8 @@ class CollusionView:
     uploads: tuple[Upload, ...]
     """The upload of every participant, in order."""
     labels: tuple[Array | None, ...]
-    """Every participant's labels, which the analyst needs for training and therefore sees."""
+    """Every participant's labels, which the analyst needs for training and therefore sees. None
+    for a participant whose labels are not known."""
     alignment: Alignment | None
     """The analyst's alignment of the uploads; None for a method without an anchor."""
     target: int
@@ -130,18 +132,18 @@ class CollusionView:
 
     @property
     def reference_rows(self) -> Array | None:
-        """The rows that the attacker knows: the colluders' and then the public ones; None without either."""
+        """The rows that the attacker knows: the colluders' and then the public ones; None if there are neither."""
         rows = [source.rows for source in self._references]
         return namespace_of(*rows).concat(rows, axis=0) if rows else None
 
     @property
     def reference_records(self) -> tuple[Array, ...]:
-        """The same rows before projection, one array per colluder and one for the public rows."""
+        """The `reference_rows` before projection: one array per colluder and, if public rows are used, one for these."""
         return tuple(source.records for source in self._references)
 
     @property
     def reference_owners(self) -> list[int]:
-        """The owners of `reference_records`, in their order: the colluders, and −1 for the public rows."""
+        """The owner of each array of `reference_records`: a colluder's index, or −1 for the public rows."""
         public = [_PUBLIC] * (len(self._references) - len(self.colluders))
         return [*(colluder.index for colluder in self.colluders), *public]
 
@@ -151,7 +153,7 @@ class CollusionView:
 
     @property
     def _references(self) -> tuple[Colluder | PublicRows, ...]:
-        """Colluders and public rows. Public rows without labels are left out if all other rows have labels."""
+        """Colluders and public rows. Public rows without labels are left out if the target and all colluders have labels."""
         public = self.public_rows
         if public is None or (public.labels is None and self._compares_classes(self._all_codes())):
             return self.colluders

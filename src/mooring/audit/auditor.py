@@ -54,7 +54,7 @@ def run_audit(
     chosen : OperatingPoint, optional
         The point that a study uses or will use; the headline of the result is about it.
     settings : AuditSettings, optional
-        Attacks, colluders, targets, projection, learner, how rebuilt rows are evaluated, seed, device, folder.
+        Everything else, such as attacks, colluders, targets, learner, seed and the folder for finished points.
     progress : callable, optional
         Called with the number of finished steps, the total number of steps, and what comes next. The first step trains the
         models without joining, and each further step audits one point.
@@ -98,7 +98,7 @@ def run_audit(
 
 @dataclass(frozen=True, eq=False)
 class Auditor:
-    """Audits one operating point after the other on the same data and with the same draws."""
+    """Audits one operating point after the other on the same data and with the same random draws."""
 
     deployment: Deployment
     """The participants' rows and the settings, which were checked against the data and name the targets."""

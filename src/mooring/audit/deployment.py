@@ -54,7 +54,7 @@ class Deployment:
 
     @property
     def default_n_components(self) -> int:
-        """The default number of components of a study."""
+        """The number of components of a given projection; otherwise the number of features, up to 30."""
         projection = self.settings.projection
         return projection.n_components if isinstance(projection, Projection) else min(30, self.partition.n_features)
 
@@ -76,7 +76,7 @@ class Deployment:
         return self._projections[n_components]
 
     def rms(self, n_components: int) -> float:
-        """Return s, the root mean square of all training rows, projected onto this number of components."""
+        """Return s, the root mean square of the entries of all training rows projected onto this number of components."""
         if n_components not in self._rms:
             self._rms[n_components] = root_mean_square(self.partition.train, self.projection_onto(n_components))
         return self._rms[n_components]
@@ -105,7 +105,7 @@ class Deployment:
 
     @property
     def label_kind(self) -> Kind | None:
-        """The kind of label, or None if there is nothing to learn."""
+        """The kind of label; None if there is nothing to learn, or no row to test on."""
         partition = self.partition
         if partition.train_labels is None or partition.test_labels is None or partition.label_kind == "none":
             return None
@@ -114,13 +114,14 @@ class Deployment:
         return partition.label_kind if sum(part.shape[0] for part in partition.test) else None
 
     def require_labels(self) -> tuple[Labels, ...]:
-        """Return every participant's training labels, or raise an `InputError` if there is nothing to learn."""
+        """Return every participant's training labels, or raise an `InputError` if `label_kind` is None."""
         if self.label_kind is None:
             expected, cure = (
-                "labels of training rows, and rows to test on",
-                "Name a label, since secure sums train a model.",
+                "numbers or at least two classes, of training rows and of test rows",
+                "Secure sums train a model. Name a label that varies, and keep rows to test on.",
             )
-            raise InputError("labels", expected=expected, got="none, or one class only", cure=cure)
+            got = "no labels, one class only, or no test rows"
+            raise InputError("labels", expected=expected, got=got, cure=cure)
         return cast("tuple[Labels, ...]", self.partition.train_labels)
 
     @property
@@ -175,7 +176,7 @@ def _on_device(rows: Matrix, device: str | None) -> Array:
     try:
         import torch
     except ImportError:
-        raise MissingExtraError(needed_for="an audit on a GPU", package="torch", extra="torch") from None
+        raise MissingExtraError(needed_for="An audit on a GPU", package="torch", extra="torch") from None
     try:
         return torch.as_tensor(rows, dtype=torch.float64, device=device)
     except (AssertionError, RuntimeError):

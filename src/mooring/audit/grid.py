@@ -46,9 +46,9 @@ class PointGrid:
             if not unit > 0:
                 raise InputError(
                     "data_noise_scales",
-                    expected="used with rows that vary",
-                    got="rows of zeros",
-                    cure="Check the rows.",
+                    expected="used with rows that are not all zero",
+                    got="rows of zeros, or no root mean square",
+                    cure="Check the rows and their root mean square.",
                 )
             levels = [scale / unit for scale in self.data_noise_scales]
         points: list[OperatingPoint] = []

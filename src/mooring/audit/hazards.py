@@ -2,8 +2,8 @@
 
 A column lies on a grid if all steps between its values are whole multiples of the smallest step, and at most 200 such steps
 span the column. Under noise of scale σ, rounding to the nearest grid point is right for a share erf(step / (2√2 σ)) of the
-cells, and more often at the ends of the grid. The sentences state this share. On a grid of at most 20 values, a value is
-rare if one row has it, or at most 1 % of the rows and no more than ten.
+cells, and more often at the ends of the grid. Sentences about grids state this share. On a grid of at most 20 values, a
+value is rare if one row has it, or at most 1 % of the rows and no more than ten.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Grid(NamedTuple):
 
 
 def find_grids(rows: npt.NDArray[np.float64]) -> list[Grid]:
-    """Return the columns whose values lie on a coarse grid: integers, standardised integers, or yes and no."""
+    """Return the columns whose values lie on a coarse grid, such as integers, standardised integers, or yes and no."""
     grids = []
     few = max(1.0, min(_MOST_RARE, _RARE_SHARE * rows.shape[0]))
     for k, column in enumerate(rows.T):
@@ -187,7 +187,7 @@ def rows_of_rare_values(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 
 def separated_variances(rows: npt.NDArray[np.float64], *, noise_scale: float = 0.0) -> tuple[int, int]:
-    """Return the number of wide gaps between the largest variances, and the number of gaps; noise adds to all variances."""
+    """Return the number of wide gaps and of all gaps between the largest variances; noise adds to all variances."""
     if rows.shape[0] < 3:
         return 0, 0
     some = rows[:: -(-rows.shape[0] // _ROWS_FOR_SPECTRUM)]

@@ -96,7 +96,7 @@ class OperatingPoint(OpenRecord):
         raise NotImplementedError
 
     def with_epsilon(self, epsilon: float) -> OperatingPoint:
-        """Return the point with this ε; only for mechanisms that give a guarantee."""
+        """Return the point with this ε; raise an `InputError` if the mechanism gives no guarantee."""
         raise InputError("epsilon", problem=f"{self.mechanism} gives no guarantee.", cure="Choose secure sums.")
 
     def recommend(self, deployment: Deployment, data_noise_scale: float) -> Recommendation | None:

@@ -1,10 +1,10 @@
 """Membership risk of the delivered model, which every participant gets.
 
 Models are trained like the delivered one, each on half of the uploaded rows, and the attacker has candidates without noise.
-The attacker compares a model's predictions with those of the other models, or finds the members among all candidates by
-solving the equations that training has solved. A colluding participant, who has the model and its own map, inverts the
+The attacker compares a model's predictions with the predictions of other models, or finds the members among all candidates
+by solving the equations that training has solved. A colluding participant, who has the model and its own map, inverts the
 model. The figures describe models of half the rows, and are lower bounds. A model of secure sums is a function of the total,
-so that whatever holds for the total holds for the model.
+so that it discloses no more than the total.
 """
 
 from __future__ import annotations
@@ -43,14 +43,16 @@ class ReleaseRisk(Record):
     n_models: int
     n_rows: int
     attack: str = "predictions"
+    """The attack behind `figures`: 'predictions', 'gradients' or 'register', whichever recognises the most rows at 1 % false
+    positives on one half of the models. The figures come from the other half."""
     outlying_attack: str = "predictions"
-    """'predictions', 'gradients' or 'register': the attack that recognises the most rows at 1 % false positives on one half
-    of the models. The figures come from the other half."""
+    """The attack behind `outlying`, chosen in the same way."""
     area_attack: str = field(default="predictions", kw_only=True)
-    """The attack with the largest area under the ROC curve, chosen in the same way; `figures` holds its area."""
+    """The attack with the largest area under the ROC curve, chosen in the same way. Its area is in `figures`."""
     inversion: Figure | None = None
     """Share of the cells of training rows that are inferred from the other columns, the label and the model. The control is
-    the share for other rows; chance is that of guessing the most frequent value among rows with this label."""
+    the share for other rows; chance is that of guessing the most frequent value among rows with this label. None if
+    no columns were inverted."""
     n_columns: int = 0
     """Number of columns that were inverted."""
 
@@ -81,7 +83,7 @@ def measure_release(scores: dict[str, Matrix], included: Mask, distances: Matrix
 
     `scores` holds the scores of each attack and `included` the rows of each model, both of shape (n_models, n_rows).
     `distances` says how far each row lies from its class. The strongest attack is chosen on half of the pairs of models,
-    and measured on the others.
+    and measured on the other half.
     """
     outlying = distances >= np.quantile(distances, 1 - _OUTLYING)
     attack, area_attack, figures = _strongest(scores, included)
@@ -101,11 +103,11 @@ def measure_trained_release(
     queries: Matrix | None = None,
     on_model: Callable[[], None] | None = None,
 ) -> ReleaseRisk | None:
-    """Return the risk of a learner's models of up to 2,000 uploaded and aligned rows.
+    """Return the risk of models that a learner trains on up to 2,000 uploaded and aligned rows.
 
     `queries` are the same rows without noise, as their owners would map them for a prediction. `on_model` is called after
-    each model. Rows of classes with fewer than four rows are left out. The result is None if fewer than 20 rows, or fewer
-    than two classes, remain.
+    each model. Rows of classes with fewer than four rows are left out. The result is None if fewer than 20 rows remain or,
+    for labels that are classes, fewer than two classes.
     """
     rng = np.random.default_rng([seed, 16])
     chosen = _draw_rows(labels if kind == "classes" else np.zeros(len(labels), dtype=np.intp), rng)
@@ -137,7 +139,7 @@ def measure_trained_release(
 
 
 def _start_register(learner: LearnerLike, candidates: Matrix, outcomes: Labels) -> ModelRegister | None:
-    """Return the attack that solves for all candidates, or None for a learner that it does not apply to."""
+    """Return the attack that solves for all candidates, or None if it does not apply to the learner."""
     try:
         return ModelRegister(learner, candidates, outcomes)
     except DoesNotApply:
@@ -145,7 +147,7 @@ def _start_register(learner: LearnerLike, candidates: Matrix, outcomes: Labels) 
 
 
 def _draw_rows(classes: Labels, rng: np.random.Generator) -> Indices:
-    """Return the rows to attack: some of every class first, and none of a class with very few rows."""
+    """Return indices of the rows to attack: some of every class first, and none of a class with very few rows."""
     order = rng.permutation(classes.size)
     _, codes, counts = np.unique(classes[order], return_inverse=True, return_counts=True)
     by_class = np.argsort(codes, kind="stable")
@@ -157,7 +159,7 @@ def _draw_rows(classes: Labels, rng: np.random.Generator) -> Indices:
 
 
 def answer_queries(fitted: Fitted, queries: Matrix, n_classes: int) -> Matrix:
-    """Return predicted numbers, or the logarithms of class probabilities, which are at least log 1e-12.
+    """Return predicted numbers, or the logarithms of class probabilities; probabilities below 1e-12 count as 1e-12.
 
     If a learner has no probabilities, the predicted class counts as having probability 1.
     """

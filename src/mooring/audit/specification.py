@@ -67,13 +67,13 @@ class EvaluationSpec:
     """The person of each record. Linkage across rows of one person is measured if persons have both training and test
     rows."""
     attribute: npt.NDArray[Any] | None = None
+    """A column that is not shared, with one value per record, which attackers infer from the rebuilt rows."""
     attribute_name: str = "attribute"
     attribute_kind: Literal["category", "number"] = "category"
-    """A column that is not shared, with one value per record, which attackers infer from the rebuilt rows."""
     n_candidates: int = 10
     """Number of candidates in a gallery."""
     n_queries: int = 1000
-    """Maximum number of galleries."""
+    """Maximum number of galleries, except for linkage across rows of one person."""
     n_examples: int = 6
     """Number of rows that are kept as examples, original beside rebuilt; 0 keeps none."""
     columns: tuple[Column, ...] = ()
@@ -94,15 +94,15 @@ class EvaluationSpec:
 
     @property
     def data_range(self) -> float | None:
-        """Range of pixel values, for images."""
+        """The white value minus the black value of pixels; None if rows are not images."""
         return None if self.image_shape is None else self.pixel_range[1] - self.pixel_range[0]
 
     def column_name(self, column: int) -> str:
-        """Return the name of an encoded column; by default, its number."""
+        """Return the name of an encoded column; by default, its number, counted from 1."""
         return self.feature_names[column] if self.feature_names else str(column + 1)
 
     def value_name(self, column: int, value: float) -> str:
-        """Return a value of a column in words, such as 'age = 30', or the category of a column of zeros and ones."""
+        """Return a value in words, such as 'age = 30' or, for zeros and ones, 'sex = male' and 'sex other than male'."""
         centre, spread = self.feature_scales[column] if self.feature_scales else (0.0, 1.0)
         name = self.column_name(column)
         if "=" in name:
@@ -132,7 +132,7 @@ class AuditSettings:
 
     attacks: Sequence[str | Attack | Callable[..., Any]] | None = None
     """Names in `mooring.attacks.ATTACKS`, attacks, or functions of a view; by default, all attacks in the registry. Each
-    attack is run on the operating points whose view it takes."""
+    attack is run on the operating points that give the kind of view it takes."""
     colluders: Sequence[int] = (0,)
     targets: Sequence[int] | None = None
     """Indices of the participants under attack, whose rows are measured together. By default, these are the first

@@ -58,7 +58,7 @@ class InferredTableFeatures:
 
     @property
     def constant_share(self) -> float:
-        """c₀, the square of the constant."""
+        """c₀, the square of the constant feature."""
         return self.declared.constant_share
 
     @property

@@ -61,7 +61,7 @@ class HeldOutRows:
         return score(codes, labels, kind=self.kind, rng=rng, shares=shares)
 
     def compare(self, joint: Predicted, alone: Sequence[Predicted], *classes: Labels | None) -> Gain | None:
-        """Return the gain of the joint model over models trained alone.
+        """Return the gain of the joint model over models trained alone; None if the score is undefined.
 
         `classes` has two entries: the classes of the joint model, and those of the models trained alone.
         """
@@ -76,7 +76,8 @@ class HeldOutRows:
     def _encode(self, predicted: Predicted, classes: Labels | None) -> tuple[Labels, Labels, Matrix | None]:
         """Return the truth, the predictions, and the scores of the classes that occur in the test rows.
 
-        Classes are coded by their position among the classes of the test rows; a prediction of any other class is −1.
+        Classes are coded by their position among the classes of the test rows; a prediction of any other class is −1. If
+        there are no scores of classes, labels and predictions are not coded.
         """
         labels, shares = predicted
         if self.kind == "number" or shares is None or classes is None:

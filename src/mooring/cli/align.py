@@ -88,5 +88,5 @@ def align(
 
 
 def _find_version(path: Path) -> int | None:
-    """Return when a file was last written; None if there is none."""
+    """Return when a file was last written; None if the file does not exist."""
     return path.stat().st_mtime_ns if path.is_file() else None

@@ -45,7 +45,7 @@ class AnswerOptions(TotalOptions):
     ] = None
 
     def show(self, console: execution.Output, answer: Answer) -> int:
-        """Print an answer: what it is about, its tables, and what it does not say.
+        """Print an answer, with its source, what its intervals include, its notes and its tables; return the exit code.
 
         The answer is kept for the report. If `page` is set, the answer is also written as a page.
         """

@@ -52,7 +52,7 @@ def audit(
     ] = 0,
     output: ReportFolder = Path("audit-report"),
 ) -> None:
-    """Split rows like yours among participants, run every method, attack every upload, and report what is recovered.
+    """Split rows like yours among participants, run each method, attack the uploads, and report what is recovered.
 
     Example: mooring audit patients.csv --label outcome --participants 8
 

@@ -43,12 +43,12 @@ def check(
 ) -> int:
     """Take the step 'check', or with --fit-only the step 'fit'.
 
-    Some of your rows play the part of a colluding participant, who attacks your other rows at the study's noise with every
-    attack that mooring has. The result is kept in the vault, with a page for you; nothing is uploaded. In a study of secure
-    sums, the attacks try to recognise whose rows are in the sums, with the study's noise and without noise.
+    Some of your rows play the part of a colluding participant, who attacks your other rows at the study's noise with all of
+    mooring's attacks that apply. The result is kept in the vault, with a page for you; nothing is uploaded. In a study of
+    secure sums, the attacks try to recognise whose rows are in the sums, with the study's noise and without noise.
 
     Exit code 3 means that the check is done and advises against sharing. Exit code 4 means that your rows were not shown to
-    keep to a limit of the study, so that 'mooring share' refuses them.
+    keep to a limit of the study, so that 'mooring share' refuses them without --override.
 
     Example: mooring check patients.csv --study draft.toml --fit-only
 
@@ -78,7 +78,7 @@ def _fit(console: execution.Output, workspace: Workspace, data: Path, ignore: Se
         "the table",
         expected=f"a table that fits the study {outcome.record['study']!r}",
         got=f"a table that does not (reasons: {len(fit.problems)}; cells: {n_cells}, in {count_noun(fit.n_rows, 'row')})",
-        cure="Row 1 is the first beneath the header.",
+        cure="Correct the cells and columns that are listed. Row 1 is the first beneath the header.",
     )
     failed = console.fail(problem, execution.BAD_INPUT, fit=outcome.record)
     stopped = [f"[bold]Not read to its end:[/bold] {escape(fit.stopped)}"] if fit.stopped else []

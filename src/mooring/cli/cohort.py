@@ -26,7 +26,7 @@ def cohort(
         typer.Option(
             "--study",
             "-s",
-            help="The study's file. If it is there, the cohort must have its columns; else it is drafted.",
+            help="The study's file. If it exists, the cohort must have the study's columns; otherwise it is drafted.",
         ),
     ] = DEFAULT_STUDY,
     name: Annotated[str | None, typer.Option(help="Name of the drafted study.", show_default="study")] = None,
@@ -50,7 +50,7 @@ def cohort(
     If the study's file is not there, it is drafted: kinds of columns follow from the query, ranges and categories from the
     vocabulary and from a table of plausible values by LOINC code, and nothing from rows. Whatever these leave unknown stays
     open, for a person to fill in. The query is one SELECT; it can read nothing outside the database. A column that names
-    persons is refused, except the one that --person or the study names. This needs the extra omop.
+    persons is refused, except the one that --person or the study names. This command needs mooring's extra 'omop'.
 
     Example: mooring cohort --omop hospital.duckdb cohort.sql --label readmitted --mechanism secure-sum --person person_id
 
@@ -76,7 +76,7 @@ def cohort(
         lines.append(
             f"Open entries: {draft.n_open}. Fill in the lines marked TODO according to what the columns mean."
             if draft.n_open
-            else "Read the ranges: narrower ones, where you know them, need less noise. Next: 'mooring join'."
+            else "Read the ranges: where you know narrower ranges, use them, as they need less noise. Next: 'mooring join'."
         )
     if written.not_in_study:
         lines.append(f"Not in the study: {escape(', '.join(written.not_in_study))}. Leave them out with --ignore.")

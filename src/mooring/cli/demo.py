@@ -22,7 +22,7 @@ def demo(
     participants: Annotated[int, typer.Option(min=3, max=20, help="Number of participants.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the splits of rows, and of the audit.")] = 0,
 ) -> None:
-    """Run a whole study on this machine: twenty participants with forty handwritten digits each, and an analyst.
+    """Run a whole study on this machine: participants with forty handwritten digits each, and an analyst.
 
     Every role has a folder of its own and runs the real commands of a study of secure sums: study, join, check, share,
     combine, align, train, deliver, predict and report. Look into the folders afterwards: post/ holds what anybody may see,

@@ -33,10 +33,10 @@ def desk(
 ) -> None:
     """Take the steps of a participant or an analyst on a page in your browser, instead of with commands.
 
-    With a place, the desk does what 'mooring run' does, and asks you on the page what only a person can answer; without one,
-    it uploads nothing. The page is served on 127.0.0.1, to the browser that opens the printed address; each address works
-    once. The desk reads and writes only at the place and in the folder, which it creates if needed; files that you add on
-    the page pass through the system's temporary folder. Stop it with Ctrl-C. It needs mooring's extra 'desk'.
+    With a place, the desk does what 'mooring run' does, and asks you on the page what only a person can answer. Without a
+    place, it uploads nothing. The page is served on 127.0.0.1, to the browser that opens the printed address; each address
+    works once. The desk reads and writes only at the place and in the folder, which it creates if needed; files that you add
+    on the page pass through the system's temporary folder. Stop the desk with Ctrl-C. It needs mooring's extra 'desk'.
 
     Example: mooring desk st-mary
 

@@ -163,7 +163,7 @@ def run_command(format: str) -> Iterator[Output]:
         )
         raise console.fail(message, exit_code_of(problem), kind="Interrupted") from None
     except typer.Abort:
-        message = "A question was not answered. Answer it at a terminal, or put the passphrase in MOORING_PASSPHRASE."
+        message = "A question was not answered. Answer it at a terminal, or give a passphrase in MOORING_PASSPHRASE."
         raise console.fail(message, INTERRUPTED, kind="Interrupted") from None
     except typer.Exit:
         raise
@@ -291,7 +291,7 @@ def make_workspace(
 
 
 def take_step(name: str, workspace: Workspace, /, **options: Any) -> Outcome:
-    """Take a step with a command's options, which are named as the step's parameters are."""
+    """Take a step with a command's options, which have the names of the step's parameters; empty options are left out."""
     step = find_step(workspace, name)
     assert step.run is not None
     answers = {option: value for option, value in options.items() if value not in (None, "", ())}

@@ -32,8 +32,8 @@ def export(
     """Take the step 'export'.
 
     The Parquet file has one aligned row per record, with its participant and label. If the output ends in .onnx, the model
-    is written instead, for scoring elsewhere. Its input is aligned rows or, in a study of secure sums, encoded rows. This
-    needs the extra onnx; mooring itself never reads such a file.
+    is written instead, for scoring elsewhere. Its input is aligned rows or, in a study of secure sums, encoded rows. Writing
+    a model needs mooring's extra 'onnx'; mooring itself never reads such a file.
 
     Example: mooring export --folder analysis --output collaboration.parquet
 

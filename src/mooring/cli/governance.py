@@ -32,7 +32,7 @@ def governance(
 ) -> None:
     """Write a page to sign, and draft an impact assessment (DPIA), an annex to an agreement, and answers to the Five Safes.
 
-    sign.html says on three sheets of paper what a data-protection officer decides on: organisations, columns, what leaves,
+    sign.html states what a data-protection officer decides on: organisations, columns, what leaves,
     what is promised and what is not. The drafts are Markdown files to edit. All are filled in from the study's file and
     your records; what mooring cannot know is a line to fill in, or marked TO FILL IN. They contain no row and no secret.
     The annex comes from the study's file alone, and is the same for all parties.

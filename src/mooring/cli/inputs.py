@@ -118,7 +118,7 @@ class AuditInputs:
         return exchange_of(self.study).assessment.make_audit_maps(self.study).features
 
     def points_without_rows(self, epsilons: Sequence[float | None]) -> tuple[OperatingPoint, ...]:
-        """Return points that upload no rows, at each ε, for a plan; if the study's own point is one, it comes first."""
+        """Return points that upload no rows, at each ε, for a plan; a study's own point comes first if it uploads none."""
         if self.study is None:
             return tuple(SumPoint(epsilon) for epsilon in epsilons)
         from mooring.protocol.exchange_types import AuditRequest

@@ -43,11 +43,19 @@ def join(
     ] = False,
     least_anchor_noise: Annotated[
         float | None,
-        floor_option(min=0.0, help="Refuse studies whose anchor noise is below this.", show_default="0.01"),
+        floor_option(
+            min=0.0,
+            help="Refuse methods that add less anchor noise than this, but not methods without it.",
+            show_default="0.01",
+        ),
     ] = None,
     least_data_noise: Annotated[
         float | None,
-        floor_option(min=0.0, help="Refuse studies whose private-data noise is below this.", show_default="0.05"),
+        floor_option(
+            min=0.0,
+            help="Refuse methods that add less private-data noise than this, but not methods without it.",
+            show_default="0.05",
+        ),
     ] = None,
     accept_no_noise: Annotated[
         bool, floor_option("--accept-no-noise", help="Accept studies whose method adds no noise.")

@@ -51,10 +51,10 @@ def match(
 ) -> int:
     """Take the step 'match'.
 
-    If the table lacks a column of the study, its column with a similar name or similar words is suggested. Words such as F
-    and M are matched to the study's categories, and decimal commas and forms of dates are recognised. Options declare
-    what is not recognised, and are added to the mapping file. 'check', 'share' and 'predict' then read the table by this
-    mapping. Exit code 3 means that some cells do not fit the study yet.
+    If the table lacks a column of the study, the table's column with a similar name or similar words is suggested. Words
+    such as F and M are matched to the study's categories, and decimal commas and forms of dates are recognised. Options
+    declare what is not recognised, and are added to the mapping file. 'check', 'share' and 'predict' then read the table by
+    this mapping. Exit code 3 means that some cells do not fit the study yet.
 
     Example: mooring match patients.csv --study study.toml --rename gender=sex --missing-word -9 --other race=other
     """

@@ -356,4 +356,5 @@ class EngineOptions:
         for name, value in (asdict(self) | dask_options).items():
             if value is not None and value != unasked.get(name):
                 expected, got = "left out with --engine local", "given"
-                raise InputError(f"--{name.replace('_', '-')}", expected=expected, got=got, cure="Pass --engine dask.")
+                cure = "Leave it out, or pass --engine dask."
+                raise InputError(f"--{name.replace('_', '-')}", expected=expected, got=got, cure=cure)

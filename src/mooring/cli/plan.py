@@ -122,7 +122,10 @@ def plan(
 def _forecast(
     options: AuditOptions, data: Path | None, expected_rows: int | None
 ) -> tuple[Study, StudyForecast | None]:
-    """Return the study and its forecast, which is made from its declaration or, with a table, for rows like the table's."""
+    """Return the study and its forecast, from the declaration alone or, with a table, for rows like the table's.
+
+    The forecast is None if a table is given and the mechanism makes no forecast; without a table, an error is raised.
+    """
     from mooring.cli.execution import make_workspace, read_study
     from mooring.protocol.participant.steps import read_by_mapping
     from mooring.protocol.registry import exchange_of
@@ -142,6 +145,6 @@ def _forecast(
     forecast = exchange.forecast(study, n_rows=n_rows, n_participants=participants, encoded=encoded)
     if forecast is None and data is None:
         problem = "Nothing can be forecast of this study without rows."
-        cure = "Say how many rows are expected with --expected-rows, or name a table of rows like those of the study."
+        cure = "Name a table of rows like those of the study or, for secure sums of a table, give --expected-rows."
         raise InputError("study", problem=problem, cure=cure)
     return study, forecast

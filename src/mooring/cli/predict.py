@@ -62,10 +62,11 @@ def predict(
     The output has the column prediction and, for classes, a column probability_<class> for each class. A model that was
     trained on sums by least squares has no probabilities.
 
-    New rows are read in the same way as the rows that you share. A row that cannot be read is named, and has no prediction.
+    New rows are read in the same way as the rows that you share. A row that cannot be read is listed, and has no prediction.
 
-    Rows are encoded and predicted by the model, all locally and without noise. With rotation they are first mapped by your
-    secret map and by the analyst's map, which must be orthogonal, signed by the analyst, and made from your own upload.
+    Rows are encoded and predicted by the model, all locally and without noise. With rotation, they are first mapped by your
+    secret map and by the analyst's map for you. The analyst's map must be orthogonal, signed by the analyst, and made from
+    your own upload.
 
     Example: mooring predict new-patients.csv --result results/st-mary --study study.toml --vault st-mary/vault
     """

@@ -60,7 +60,8 @@ def report(
 ) -> None:
     """Take the step 'report'.
 
-    Any role can run it at any time. Where something is not known yet, the page names the command that finds it out.
+    Any role can run this command at any time. Where something is not known yet, the page names the command that finds it
+    out.
 
     Example: mooring report analysis --study study.toml --audit audit-report/audit.json
 

@@ -40,7 +40,7 @@ Accepted = Annotated[
     typer.Option(
         "--accept",
         metavar="FINGERPRINT",
-        help="A fingerprint that you compared: the study's or, for the analyst, each member's card. Repeatable.",
+        help="A fingerprint that you compared: that of the study or, for the analyst, of a member's card. Repeatable.",
     ),
 ]
 
@@ -67,25 +67,26 @@ def run(
         Literal["ask", "yes", "no", "if-advised"],
         typer.Option(
             help="Whether your rows are shared. 'yes' includes labels where the analyst sees them. 'if-advised' follows the "
-            "check or, if the study has an epsilon, its declaration alone."
+            "check or, if the study declares an epsilon, the study alone."
         ),
     ] = "ask",
     predict: Annotated[
-        Path | None, typer.Option(help="New rows to predict once the result is there.", show_default=False)
+        Path | None, typer.Option(help="Table of new rows to predict once the result is there.", show_default=False)
     ] = None,
     without: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Member whose files are not waited for; repeatable.")
+        list[str] | None, typer.Option(metavar="NAME", help="Do not wait for the files of this member; repeatable.")
     ] = None,
     members: Annotated[
         int,
         typer.Option(
-            min=0, help="For the analyst: number of other members. You are asked about them once all have joined."
+            min=0,
+            help="For the analyst: number of other members. Once that many have joined, you are asked about them.",
         ),
     ] = 0,
     once: Annotated[bool, typer.Option("--once", help="Do what can be done now, and stop.")] = False,
     ignore: execution.IgnoreColumns = None,
     mapping: execution.MappingPath = None,
-    learner: Annotated[str | None, typer.Option(help="Learner, as the analyst.", show_default="auto")] = None,
+    learner: Annotated[str | None, typer.Option(help="Learner, for the analyst.", show_default="auto")] = None,
     vault: execution.VaultPath = execution.DEFAULT_VAULT,
     with_passphrase: Annotated[
         bool, typer.Option("--passphrase", help="Encrypt a new vault with a passphrase, as 'mooring join' does.")
@@ -93,11 +94,15 @@ def run(
 ) -> int:
     """Run every step of a study as soon as its inputs are there, and exchange files with other members through a place.
 
-    You are asked only what a person must answer: whether a fingerprint is the one that you heard by telephone, whether a
-    table that differs from the study's is read correctly, and whether to share your rows. Before that, your rows are
-    checked, and the check sends nothing. Answers may be given beforehand, by --accept, 'mooring match' and --share. Stop
-    it with Ctrl-C and start it again at any time: nothing is done twice. All files at the place are signed, and files for
-    one member are sealed, so that whoever keeps the place reads nothing confidential.
+    You are asked what a person must answer: your name and, if the vault is encrypted, its passphrase; whether a fingerprint
+    is the one that you heard by telephone; whether a table that differs from the study's is read correctly; and whether to
+    share your rows. Before that, your rows are checked, and the check sends nothing. The analyst is also asked whether all
+    members have joined. Answers may be given beforehand, by --name, --accept, 'mooring match' and --share. Stop the run with
+    Ctrl-C and start it again at any time: nothing is done twice.
+
+    Files for one member are sealed, so that whoever keeps the place reads nothing confidential. Files at the place are
+    signed, apart from cards and the study, whose fingerprints people compare, and the study's public file, whose digest the
+    study holds.
 
     The analyst first drafts the study with 'mooring study init'. If your vault is to refuse more than by default, run
     'mooring join' with its options first. 'mooring status' shows what is done and what comes next.
@@ -146,7 +151,7 @@ def _answer_steps(
     *,
     with_passphrase: bool,
 ) -> dict[str, dict[str, Any]]:
-    """Return the answers to the questions of steps that options give; a vault with a passphrase is opened here."""
+    """Return the answers that options give to the questions of steps. A vault with a passphrase is opened here."""
     from mooring.cli.join import new_passphrase
     from mooring.protocol.storage.vault import has_vault
 
@@ -248,7 +253,7 @@ def _tell(console: execution.Output, event: Event) -> None:
 
 
 def _go_on(console: execution.Output, driver: Driver, *, once: bool) -> Turn:
-    """Advance until everything is done, and show meanwhile what the run waits for."""
+    """Advance until everything is done or, with `once`, a single time; show meanwhile what the run waits for."""
     wait, last_words = _FIRST_WAIT, ""
     while True:
         turn = driver.advance()

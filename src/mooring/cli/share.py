@@ -47,13 +47,15 @@ def share(
 ) -> None:
     """Take the step 'share'.
 
-    The bundle holds your rows and the anchor under your secret map, in random order, with labels, and nothing else. A second
-    upload is refused, both of different rows in the same study and of the same rows in a different study, because an
-    attacker could average fresh noise away. If the study limits what attacks may recover, rows are also refused unless
-    'mooring check' has shown that they keep to the limits.
+    In a study of rotation, the bundle holds your rows and the anchor under your secret map. The rows are in random order,
+    with their labels if the study has a label, and nothing else of your table is in the bundle. A second upload is refused,
+    both of different rows in the same study and of the same rows in a different study, because an attacker could average
+    fresh noise away. If the study limits what attacks may recover, rows are also refused unless 'mooring check' has shown
+    that they keep to the limits, or --override is given.
 
-    In a study of secure sums, the bundle holds noisy sums over your rows, encrypted as shares to the combiners, so that the
-    analyst can open none of it. The epsilon of all such studies of your vault adds up, whatever rows each had.
+    In a study of secure sums, the bundle holds sums over your rows, with the study's noise, encrypted as shares to the
+    combiners, so that the analyst can open none of it. The epsilon of all such studies of your vault adds up, whatever rows
+    each had.
 
     Example: mooring share patients.csv --study study.toml --vault st-mary/vault --anchor heart.anchor --labels
 

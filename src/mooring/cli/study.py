@@ -244,7 +244,9 @@ def project(
     components: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Number of components, or of features of sums, to keep.", show_default="as in the study"
+            min=1,
+            help="Number of components or, for secure sums, of features to keep.",
+            show_default="as in the study",
         ),
     ] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="Column of the file to leave out; repeatable.")] = None,
@@ -279,7 +281,7 @@ def enrol(
 ) -> None:
     """Take the step 'enrol'.
 
-    Each card must prove that whoever wrote it holds the keys.
+    Each card must prove that whoever wrote it holds the private keys.
 
     Example: mooring study enrol st-mary.card.toml north.card.toml analyst.card.toml --study study.toml
     """

@@ -36,9 +36,9 @@ def header(
 ) -> None:
     """Take the step 'header'.
 
-    The description is made from rows, so it is shown before it is written. Each end of a range, each category and each
-    missing word in it comes from at least five persons. It holds no count of rows, and no words that look like names, mail
-    addresses or identifiers.
+    The description is made from rows, so it is shown before it is written. A range runs from the fifth lowest person to the
+    fifth highest, widened; each category and each missing word occurs for at least five persons. The description holds no
+    count of rows, and no words that look like names, mail addresses or identifiers.
 
     Example: mooring study header patients.csv --site north --person patient --category stage
     """

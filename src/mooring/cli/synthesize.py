@@ -28,8 +28,9 @@ def synthesize(
 ) -> None:
     """Write synthetic rows whose columns, and pairs of columns, are distributed about as in all participants' rows.
 
-    Synthetic rows carry the guarantee of the total, which the file's metadata states, and none is anybody's row. They serve
-    to try out programs and figures. Take estimates and intervals from describe, regress and survival, not from these rows.
+    Synthetic rows carry the guarantee of the total, which the file's metadata states, and none is copied from a real row.
+    They serve to try out programs and figures. Take estimates and intervals from describe, regress and survival, not from
+    these rows.
 
     Example: mooring synthesize --rows 1000 --output synthetic.parquet
     """

@@ -27,7 +27,7 @@ def train(
     passes: Annotated[
         int | None,
         engine_option(
-            help="Number of passes over rows with classes; not for xgboost.",
+            help="Number of passes over the rows, if the label has classes; not for xgboost.",
             show_default="2 to 20, by the number of rows",
         ),
     ] = None,

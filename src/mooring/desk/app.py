@@ -67,7 +67,7 @@ class Situation:
     who: Identity = field(default_factory=Identity)
     states: Sequence[StepState] = ()
     left: Sequence[str] = ()
-    """Names of steps that only a person can take; empty if no place is used."""
+    """Names of steps that only a person can take; without a place, at most that of unlocking the vault."""
     questions: Sequence[OpenQuestion] = ()
     hand_offs: Sequence[HandOff] = ()
     """Files to send to others; empty if a place is used."""
@@ -79,7 +79,7 @@ class Situation:
     def following(self) -> str:
         """Name of the step to take next; empty if none is left.
 
-        Required steps come before optional ones, and among these, steps that can be taken come before those that wait.
+        Required steps come before optional steps; in both groups, steps that can be taken come before steps that wait.
         """
         left = [state for state in self.states if not state.is_done]
         # a participant does not take the designer's steps
@@ -140,7 +140,7 @@ class DeskApplication:
         return Starlette(routes=[Mount(self.session.path, routes=routes)], middleware=[guard])
 
     def look(self) -> Situation:
-        """Return the study, the identity of the vault's owner, and the state of the steps."""
+        """Return the situation: the study, the identity of the vault's owner, the steps, or the problem that hides them."""
         workspace, guide = self.workspace, self.guide
         if workspace.is_locked:
             return Situation(states=[StepState(UNLOCK, is_done=False, waits_for=())], left=[UNLOCK.name])
@@ -173,8 +173,8 @@ class DeskApplication:
         situation = self.look()
         lacks_table = situation.who.role == "participant" and not workspace.list_files(TABLES)
         is_asking = bool(situation.left or situation.questions or guide.problem or lacks_table)
-        # Where something is asked, what the desk does meanwhile is not shown: the page would reload and lose what is typed.
-        # `job` is a copy. Without it, a page that is made while a step ends could say that the step runs, but not reload.
+        # If something is asked, the step that the guide runs is not shown: the page would reload and lose what is typed.
+        # `job` is a copy. Otherwise a page that is made while a step ends could say that the step runs, but not reload.
         step, last = None if is_asking else guide.step, self.jobs.last
         job = replace(shown) if (shown := last if last and last.is_running else step or last) else None
         view = View.of(request.query_params, has_place=self.guide.place is not None)
@@ -318,7 +318,7 @@ class DeskApplication:
         return HTMLResponse(path.read_bytes(), headers={"content-security-policy": DOCUMENT_POLICY})
 
     def start_draft(self, request: Request) -> Response:
-        """Return the form in which a study is drafted, or ask for the file whose columns it has."""
+        """Return the form in which a study is drafted, or ask for the file from which the study takes its columns."""
         source, form, problem = request.query_params.get("source", ""), None, None
         if source:
             try:
@@ -328,7 +328,7 @@ class DeskApplication:
         return self._show_draft(form, problem)
 
     async def draft(self, request: Request) -> Response:
-        """Judge what was typed, and show what the study would give, or write the draft."""
+        """Check what was typed, and show the mistakes or the study that it makes, or write the draft."""
         async with request.form(max_files=0, max_fields=_MOST_FIELDS) as form:
             return await run_in_threadpool(self._draft, form)
 
@@ -390,7 +390,8 @@ def _require_tick(tick: object) -> None:
 def serve_desk(folder: Path, *, port: int = 0, place: str = "", announce: Callable[[str], None]) -> None:
     """Serve a desk on 127.0.0.1 until it is interrupted.
 
-    Files are exchanged through `place`, or the one that was chosen before. The other arguments are those of `make_desk`.
+    Files are exchanged through `place` or, if it is empty, through the place that was chosen before, if any. The other
+    arguments are those of `make_desk`.
     """
     listener, application = make_desk(folder, port=port, announce=announce)
     with listener, application.guide.running(place):
@@ -399,7 +400,7 @@ def serve_desk(folder: Path, *, port: int = 0, place: str = "", announce: Callab
 
 
 def make_desk(folder: Path, *, port: int = 0, announce: Callable[[str], None]) -> tuple[socket.socket, DeskApplication]:
-    """Return a desk for a folder, which is created if needed, and the socket that the desk listens on.
+    """Return the socket that a desk listens on, and the desk for a folder, which is created if needed.
 
     Port 0 stands for any free port. `announce` is called with a new address whenever an address has been used; the first is
     `session.address` of the application, which the caller announces.
@@ -413,7 +414,8 @@ def make_desk(folder: Path, *, port: int = 0, announce: Callable[[str], None]) -
         listener.listen()  # a browser may come before the server is ready
     except OSError:
         listener.close()
-        raise InputError("port", expected="free", got="a port that is in use", cure="Leave --port out.") from None
+        got = "a port that is in use or not allowed"
+        raise InputError("port", expected="free", got=got, cure="Leave --port out.") from None
     session = Session(listener.getsockname()[1], announce)
     return listener, DeskApplication(Workspace.at(folder.resolve(), StepPages()), session)
 

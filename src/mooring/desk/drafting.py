@@ -40,8 +40,8 @@ KINDS = {
     "category": "words",
     "date": "a day",
     "birth": "a date of birth, as an age",
-    "id": "names rows; is never uploaded",
-    "person": "names persons; is never uploaded",
+    "id": "identifies rows; is never uploaded",
+    "person": "identifies persons; is never uploaded",
     "classes": "predicted: classes",
     "outcome": "predicted: a number",
     "leave": "leave it out",
@@ -102,7 +102,7 @@ ENTRIES = (
 
 @dataclass
 class ColumnForm:
-    """What a person says of one column."""
+    """What a person declares of one column."""
 
     name: str
     kind: str = "number"
@@ -168,7 +168,7 @@ class DraftForm:
                 setattr(column, part, text)
 
     def judge(self, workspace: Workspace) -> None:
-        """Draft the study from what was typed, or note what is wrong beside its field."""
+        """Draft the study from what was typed, or note each mistake beside its field."""
         self.mistakes, self.draft = {}, None
         entries, known = self._read_entries(), self._read_columns()
         if self.n_mistakes:
@@ -251,7 +251,7 @@ class DraftForm:
         )
 
     def _place(self, problem: MooringError) -> None:
-        """Note an error at the column or the entry that it names, or for the whole form."""
+        """Note an error beside the column or the entry that the error names, or else for the whole form."""
         what, words = str(getattr(problem, "what", "")), str(problem)
         for column in self.columns:
             if repr(column.name) in what:
@@ -273,10 +273,10 @@ def list_mechanisms() -> list[str]:
 
 
 def start_form(workspace: Workspace, source: str, mechanism: str) -> DraftForm:
-    """Return a form for the columns of a file in the folder, filled in as far as names, types or a header tell."""
+    """Return a form for the columns of a file in the folder, filled in from names and types of columns, or from a header."""
     if source not in workspace.list_files(SOURCES):
         raise InputError(
-            "file", expected="a table or a header in this folder", got="a different name", cure="Choose one."
+            "file", expected="a table or a header in this folder", got="a different name", cure="Choose it in the list."
         )
     get_exchange(mechanism)
     columns = _list_columns(workspace, source)
@@ -317,7 +317,7 @@ def _from_column(column: Column) -> ColumnForm:
 
 
 def _open_source(workspace: Workspace, source: str) -> Path | pa.Table:
-    """Return what names the columns of a draft: the table itself, or an empty table with a header's columns."""
+    """Return a table that has the columns of a draft: the file itself, or an empty table with a header's columns."""
     path = workspace.root / source
     if not source.endswith(HEADER_SUFFIX):
         return path

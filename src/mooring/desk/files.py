@@ -74,7 +74,7 @@ def _open_sealed(workspace: Workspace, path: Path, content: BinaryIO, *, replace
 
 
 def _store(path: Path, content: BinaryIO, *, replace: bool) -> Path:
-    """Store a file; one with other contents is overwritten only by `replace`."""
+    """Store a file; an existing file with other contents is overwritten only with `replace`."""
     if path.exists() and not replace:
         digest = hashlib.file_digest(content, "sha256").hexdigest()  # type: ignore[arg-type]
         if digest != hash_file(path, what="the file"):
@@ -93,8 +93,8 @@ def _store(path: Path, content: BinaryIO, *, replace: bool) -> Path:
 
 def _choose_path(workspace: Workspace, name: str) -> Path:
     if not _NAME.fullmatch(name):
-        expected = "letters, digits, spaces, dots, hyphens and brackets, a letter or digit first"
-        raise InputError("name of the file", expected=expected, got="other characters", cure="Rename it.")
+        expected = "at most 121 letters, digits, spaces and . _ - + ( ), a letter or digit first"
+        raise InputError("name of the file", expected=expected, got="a different name", cure="Rename it.")
     name = _NUMBERED_CARD.sub(CARDS[0], name)
     for pattern in _list_patterns(workspace):
         folder, _, ending = pattern.rpartition("/")
@@ -110,7 +110,7 @@ def _choose_path(workspace: Workspace, name: str) -> Path:
         f"file {name!r}",
         expected=f"a table ({', '.join(TABLES)}), or a file that mooring writes",
         got="neither",
-        cure="Nothing else is used here.",
+        cure="Leave the file out: it is not used here.",
     )
 
 

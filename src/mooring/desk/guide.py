@@ -56,9 +56,9 @@ class Guide:
     jobs: JobRunner
     arrangement: Arrangement = field(default_factory=Arrangement, repr=False)
     turn: Turn | None = None
-    """The state after the last pass; None before the first."""
+    """The state after the last pass; None before the first pass, and after a form has changed something, until the next."""
     problem: MooringError | None = None
-    """Why the last pass stopped; no further pass begins until a person asks for it."""
+    """The error that stopped the last pass; no further pass begins until a form is sent."""
     step: Job | None = None
     """The step that is running."""
     first_wait: float = 2.0
@@ -95,7 +95,7 @@ class Guide:
         return Place(self.arrangement.place) if self.arrangement.place else None
 
     def choose_place(self, address: str) -> None:
-        """Exchange files through a place from now on; with an empty address, people send them themselves."""
+        """Exchange files through a place from now on; with an empty address, people send files themselves."""
         address = address.strip()
         if is_presigned(address):
             Place(address)  # refuses it
@@ -126,7 +126,7 @@ class Guide:
     def answer(self, kind: str, subject: str, yes: bool) -> None:
         """Take a person's answer to an open question."""
         if (kind, subject) not in {(question.kind, question.subject) for question in self.questions}:
-            raise InputError("question", problem="This question is not open any more.", cure="Load the page again.")
+            raise InputError("question", problem="This question is not open.", cure="Load the page again.")
         self.answers[kind, subject] = yes
         if kind == "study" and yes and self.place is None:
             with (journal := self._journal).lock():
@@ -149,7 +149,7 @@ class Guide:
 
     @property
     def questions(self) -> tuple[OpenQuestion, ...]:
-        """The questions that a person has not answered."""
+        """The questions that are open for a person; without a place, only whether the study's fingerprint is right."""
         from mooring.protocol.driver.questions import ask_about_study
 
         if self.place is not None:
@@ -249,7 +249,7 @@ class Guide:
         return self.answers.get((question.kind, question.subject))
 
     def _list_answers(self) -> dict[str, dict[str, Value]]:
-        """Return the answers to all steps' questions that a person has given, as long as their files are there."""
+        """Return the kept answers to questions of steps, without answers that name a file which is gone."""
         answers: dict[str, dict[str, Value]] = {}
         for state in state_of(self.workspace):
             for question in state.step.asks:

@@ -19,7 +19,7 @@ class Job:
 
     title: str
     command: str = ""
-    """The command that does the same in a terminal, in the desk's folder."""
+    """The command that does the same in a terminal, in the desk's folder; empty if there is none."""
     done: float = 0.0
     total: float = 0.0
     what: str = ""
@@ -29,7 +29,7 @@ class Job:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has neither an outcome nor a problem yet."""
+        """Whether the job has neither an outcome nor a problem yet."""
         return self.outcome is None and self.problem is None
 
     def tell(self, done: float, total: float, what: str = "", /) -> None:

@@ -1,9 +1,9 @@
-"""Protection of a desk: it answers only the browser that opened the address from the terminal, and only its own pages.
+"""Protection of a desk: it answers only requests that its own pages make, in the browser that opened the printed address.
 
 - Other machines cannot connect, because the desk listens on 127.0.0.1.
 - Other users of this machine have no cookie. A browser gets it for the token in the address, which works once.
 - Other web pages in the same browser are refused by the headers Host (against DNS rebinding), Origin and Sec-Fetch-Site, and
-  by a token in every form. The browser does not send the cookie with their requests.
+  by a token in every form. The browser does not send the cookie with the requests of such pages.
 - Other servers on this machine do not receive the cookie, because they do not know its path.
 """
 
@@ -75,7 +75,10 @@ class Session:
             )
 
     def find_refusal(self, scope: Scope) -> tuple[int, str] | None:
-        """Return the status and the reason for refusing a request, from its headers alone; None if it is accepted."""
+        """Return the status and the reason for refusing a request, before its body is read; None if it is accepted.
+
+        A token in the address is used up.
+        """
         headers: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
@@ -140,6 +143,6 @@ class Guard:
             await self.app(scope, receive, send_guarded)
             return
         status, reason = refusal
-        cure = "Open the address that 'mooring desk' printed last."
+        cure = "To use the desk, open the address that 'mooring desk' printed last."
         answer = PlainTextResponse(f"mooring desk: the request is refused: {reason}. {cure}\n", status)
         await answer(scope, receive, send_guarded)

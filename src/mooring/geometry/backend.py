@@ -33,7 +33,7 @@ _NAMESPACES: dict[type, Namespace] = {}  # a cache: an iteration looks its names
 
 
 class _Recordings(threading.local):
-    """The CUDA stream and the first recording of this thread, for each device.
+    """For each device, the CUDA stream and the first recording of this thread.
 
     Recordings of a thread share the stream and the memory of the first one, because only one of them runs at a time.
     """
@@ -149,7 +149,7 @@ def multiply_add(addend: Array, left: Array, right: Array, *, weight: float = 1.
 
 
 def overwrite(target: Array, values: Array, chosen: Array) -> None:
-    """Replace entries of an array in place; `chosen` masks its leading axes, and `values` broadcast to its shape."""
+    """Replace entries of `target` in place. `chosen` masks its leading axes, and `values` broadcast to its shape."""
     chosen = chosen.reshape(*chosen.shape, *[1] * (target.ndim - chosen.ndim))
     if not _is_numpy(target):
         import torch
@@ -162,7 +162,7 @@ def overwrite(target: Array, values: Array, chosen: Array) -> None:
 
 
 def cholesky(matrices: Array) -> Array:
-    """Return Cholesky factors. On torch, matrices without one give NaN, so that the host need not wait for a GPU."""
+    """Return Cholesky factors. A matrix without one is an error on NumPy and NaN on torch, which need not wait for a GPU."""
     if _is_numpy(matrices) or not array_api_compat.is_torch_array(matrices):
         return np.linalg.cholesky(matrices)
     import torch
@@ -204,7 +204,7 @@ def capture(function: Callable[[], None], device: Any) -> Callable[[], None] | N
         stream, first = _RECORDINGS.first[device]
         try:
             return _recorded(function, stream, pool=first.pool()).replay  # type: ignore[no-any-return]
-        except RuntimeError:  # the function waits for the GPU, or memory ran out: a recording can free less of it
+        except RuntimeError:  # the function waits for the GPU, or memory ran out: a recording can free less memory
             del _RECORDINGS.first[device]
             with suppress(RuntimeError, AttributeError):  # torch may have released the pool already
                 torch._C._cuda_endAllocateToPool(device.index, first.pool())

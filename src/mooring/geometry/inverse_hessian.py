@@ -1,14 +1,14 @@
 """The limited-memory BFGS approximation of the inverse Hessian, in compact form, for a whole batch of problems.
 
-Legend: g the gradient and H₀ the preconditioner; s a step, y the change of the gradient along it, u = H₀ y; S, Y, U the
+Legend: g the gradient and H₀ the preconditioner; s a step, y the change of the gradient along s, u = H₀ y; S, Y, U the
 remembered s, y, u as columns; γ = sᵀy / yᵀu of the newest pair; R_ij = s_iᵀ y_j for i no newer than j, and D its diagonal.
 
     H g = γ H₀ g + S R⁻ᵀ (D a + γ YᵀU a − γ Uᵀg) − γ U a,   a = R⁻¹ Sᵀg     (Byrd, Nocedal and Schnabel 1994).
 
 R is triangular in the order of time: a new pair adds a column to R⁻¹, and dropping the oldest pair removes a row and a
 column, so that no system is ever solved. Sᵀg and Uᵀg follow from Sᵀy and Uᵀy. An iteration takes two passes over the
-memory, whatever its length. Small arrays are kept on the device of the vectors, so that the host need not wait for that
-device. Where the host waits anyway, they are kept on the host, which is faster.
+memory, however many pairs there are. Small arrays are kept on the device of the vectors, so that the host need not wait for
+that device. Where the host waits anyway, they are kept on the host, which is faster.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class InverseHessian:
         self._slot_numbers = indices_beside(np.arange(self._slots), self._next)
 
     def clear(self, problems: Array) -> None:
-        """Forget the pairs of some problems, given as a mask."""
+        """Forget the pairs of the problems that the mask `problems` marks."""
         self._inverse *= ~problems[:, None, None]
         self._scale[...] = namespace_of(problems).where(problems, 1.0, self._scale)
 
@@ -60,7 +60,7 @@ class InverseHessian:
         self._along[...] = self._products_with(gradient)
 
     def direction(self, preconditioned: Array, share: Array) -> Array:
-        """Return −H g, times a share for each problem, given H₀ g."""
+        """Return −H g, multiplied by each problem's `share`; `preconditioned` is H₀ g."""
         xp = namespace_of(self._scale)
         gamma = self._scale[:, None, None]
         a = self._inverse @ self._along[:, 0, :, None]

@@ -71,7 +71,7 @@ def sample_orthogonal(
 def orthogonal_from_gaussian(gaussian: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return uniformly distributed matrices with orthonormal columns, from standard normal ones of shape (..., m ≥ d, d).
 
-    They are the Q factors with the signs of R's diagonal moved into Q. Square ones follow the Haar measure on O(d).
+    The results are Q factors, with the signs of R's diagonal moved into Q. Square results follow the Haar measure on O(d).
     """
     Q, R = np.linalg.qr(gaussian)
     signs = np.where(np.diagonal(R, axis1=-2, axis2=-1) < 0, -1.0, 1.0)
@@ -95,8 +95,8 @@ def orthogonality_defect(matrices: Array) -> float:
 def polar_factor(matrices: Array) -> Array:
     """Return the nearest orthogonal matrix, Π(M) = U Vᵀ, of each matrix of a batch.
 
-    The iteration is Newton–Schulz. Matrices so close to singular that it does not converge get a full SVD. For a singular M
-    the nearest matrix is not unique, and the SVD gives one of them, as the paper allows.
+    The iteration is Newton–Schulz. Matrices so close to singular that the iteration does not converge get a full SVD. For a
+    singular M the nearest matrix is not unique, and the SVD gives one of them, as the paper allows.
     """
     return blockwise(_polar_factors, matrices)
 
@@ -118,8 +118,9 @@ def reorthogonalise(matrices: Array, *, tolerance: float) -> Array:
 def retract(maps: Array, turns: Array, *, tolerance: float, exactly: bool) -> Array:
     """Return R exp(Ω), to second order in Ω, for orthogonal maps R and skew turns Ω of shape (..., d, d).
 
-    The result has the precision of the maps. I + Ω + Ω²/2 deviates from orthogonality by Ω⁴/4. Where that is below the
-    tolerance, the result is projected back onto O(d) only if `exactly`. On a GPU, `_retract_unwatched` is used instead.
+    The result has the precision of the maps. I + Ω + Ω²/2 deviates from orthogonality by Ω⁴/4. If this deviation is
+    below the tolerance, the result is projected back onto O(d) only if `exactly`. On a GPU, `_retract_unwatched` is used
+    instead.
     """
 
     def moved(maps: Array, turns: Array) -> Array:
@@ -171,7 +172,7 @@ def _reorthogonalise(matrices: Array, tolerance: float) -> Array:
 
 
 def inverse_square_root(matrices: Array) -> Array | None:
-    """Return P^(−1/2) for a batch of symmetric matrices P, to about two digits; None if one is not positive definite.
+    """Return P^(−1/2) for a batch of symmetric matrices P, to about two digits; None if any P is not positive definite.
 
     Two digits suffice for a preconditioner. The iteration is coupled Newton–Schulz on P / s with s ≥ λ_max(P), after a few
     steeper steps.

@@ -8,7 +8,7 @@ iterates are the same in a batch as alone.
 
 An iteration uses masks and changes arrays in place, so that the host need not wait for a GPU. On a GPU an iteration is
 recorded once and repeated, and the host checks only every few iterations which problems have stopped. An iteration that
-cannot be recorded, because a library waits for the GPU in it, is launched as usual.
+cannot be recorded, because a library function in it waits for the GPU, is launched as usual.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Objective(Protocol):
         """Return H₀ applied to tangent vectors. H₀ must be linear, symmetric and positive definite."""
 
     def retract(self, points: Points, tangents: Array, *, exactly: bool) -> Points:
-        """Return the points moved along tangent vectors; on the group to rounding if `exactly`, else nearly."""
+        """Return the points moved along tangent vectors. They lie on the group, to rounding if `exactly`, else nearly."""
 
     def limit_turns(self, tangents: Array, largest: Array) -> Array:
         """Return tangent vectors whose independently preconditioned parts turn by at most about `largest` radians."""
@@ -82,7 +82,7 @@ class Objective(Protocol):
 
 
 StoppingRule: TypeAlias = "Callable[[RiemannianLBFGS], Mask]"
-"""Returns, given the optimiser, which of its present problems have converged."""
+"""A function that takes the optimiser and returns which of the optimiser's present problems have converged."""
 
 
 class RiemannianLBFGS:
@@ -92,9 +92,9 @@ class RiemannianLBFGS:
     of steps and gradient changes. At the iterations `refresh_at` the preconditioner is recomputed and the memory cleared.
     `iterations` counts steps that were already taken elsewhere.
 
-    `preconditioned` is H₀ g at the current points. `problems` are the indices of its problems in the original batch; a run
-    may go on without those that have stopped. `converged` and `stalled` say how the last `run` ended for each problem; if
-    both are false, the iteration limit was reached.
+    `preconditioned` is H₀ g at the current points. `problems` are the indices of the optimiser's problems in the original
+    batch; a run may go on without problems that have stopped. `converged` and `stalled` say how the last `run` ended for
+    each problem; if both are false, the iteration limit was reached.
     """
 
     points: Points
@@ -199,7 +199,7 @@ class RiemannianLBFGS:
                 self._go_on()
 
     def _go_on(self) -> None:
-        """Run one iteration. On a GPU the second one is recorded, and later ones repeat the recording."""
+        """Run one iteration. On a GPU the second iteration is recorded, and later iterations repeat the recording."""
         self._n_rounds += 1
         if self._n_rounds in self._refresh_at:
             self._renew_curvature()
@@ -214,7 +214,7 @@ class RiemannianLBFGS:
             (self._repeat or self._iterate)()
 
     def _iterate(self) -> None:
-        """Propose a step for every problem; accept it if the value falls enough, otherwise shorten the next one."""
+        """Propose a step for every problem; accept the step if the value falls enough, otherwise shorten the next step."""
         objective, old = self.objective, self.evaluation
         xp, products = namespace_of(self._value), namespace_of(old.gradient).linalg
         direction = self._memory.direction(self.preconditioned, self._share)

@@ -30,7 +30,7 @@ from mooring.typing import Indices, Matrix, Vector
 
 _OWN_SHARE = 0.8  # a
 _OF_NOISE = 0.5  # λ over the largest eigenvalue of the noise
-_LEAST_RIDGE = 1e-3  # of the mean eigenvalue, which matters without noise only
+_LEAST_RIDGE = 1e-3  # λ over the mean eigenvalue; decides only if there is hardly any noise
 _SMALLEST = 1e-12
 _DRAWS = 4000
 

@@ -61,7 +61,8 @@ class ModelEvaluation(Record):
     against the others. None without probabilities, or if all rows have the same class."""
     sensitivity: Estimate | None
     specificity: Estimate | None
-    """Shares of the second and of the first class that are recognised. Only set for two classes."""
+    """Shares of the second and of the first class that are recognised; None if there are more than two classes, or if no row
+    has the class."""
     brier: FloatOrNaN
     """Mean squared error of the second class's probability. For more classes, it is the sum over classes; NaN without
     probabilities."""
@@ -155,9 +156,9 @@ def measure_importance(
 ) -> tuple[str, tuple[Importance, ...]]:
     """Return the metric, and the permutation importance of each column: the drop of the score when its cells are shuffled.
 
-    `predict` returns a model's predictions for encoded rows. Between 50 and 500 of the rows are drawn, fewer if there are
-    many columns. `widths` maps the name of each column, in order, to its number of encoded numbers. The metric is the AUC if
-    it is defined, else that of `Score`. The most important column comes first.
+    `predict` returns a model's predictions for encoded rows. At most 500 of the rows are drawn; if there are many
+    columns, fewer are drawn, but at least 50. `widths` maps the name of each column, in order, to its number of encoded
+    numbers. The metric is the AUC if it is defined, else balanced accuracy or R². The most important column comes first.
     """
     from sklearn.inspection import permutation_importance
 
@@ -216,7 +217,7 @@ def _evaluate(
 
 
 def _calibrate(predicted: Matrix, came_true: npt.NDArray[np.bool_]) -> tuple[CalibrationBin, ...]:
-    """Return ten bins of equal width, without empty ones."""
+    """Return the calibration in ten bins of equal width, without empty bins."""
     bins = np.minimum((predicted * _BINS).astype(np.int64), _BINS - 1)
     calibration = []
     for number in np.unique(bins):

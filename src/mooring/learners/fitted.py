@@ -23,7 +23,7 @@ class Fitted(Protocol):
 
     @property
     def kind(self) -> Kind:
-        """What it predicts."""
+        """Whether it predicts classes or a number."""
 
     def predict(self, rows: Matrix) -> Labels:
         """Predict the labels of rows of shape (n, h)."""
@@ -31,7 +31,7 @@ class Fitted(Protocol):
     def probabilities(self, rows: Matrix, n_classes: int) -> Matrix | None:
         """Predict the probabilities of the classes 0 to `n_classes` − 1, of shape (n, classes).
 
-        None for a number, and for a learner that has none.
+        The result is None for a number, and for a learner without probabilities.
         """
 
     def to_model(self, n_classes: int = 0) -> Model:
@@ -82,7 +82,7 @@ class FittedEstimator:
         return self.kind == "classes" and hasattr(self.estimator, "predict_proba")
 
     def probabilities(self, rows: Matrix, n_classes: int) -> Matrix | None:
-        """Predict the probabilities of the classes 0 to `n_classes` − 1; None for a number or a support vector machine."""
+        """Predict the probabilities of the classes 0 to `n_classes` − 1; None for a number, and without `predict_proba`."""
         if not self._has_probabilities:
             return None
         return self._spread(self.estimator.predict_proba(self.scaled(rows)), n_classes)
@@ -114,7 +114,7 @@ class FittedModel:
 
     @property
     def kind(self) -> Kind:
-        """What it predicts."""
+        """Whether it predicts classes or a number."""
         return self.model.spec.kind
 
     def predict(self, rows: Matrix) -> Labels:
@@ -161,7 +161,8 @@ def find_scale(rows: Matrix) -> float:
 def predict_classes(fitted: Fitted, rows: Matrix, classes: Labels | None) -> Predicted:
     """Return the predictions of a learner that was trained on class codes, and a score for each class.
 
-    The scores are probabilities, or 1 for the predicted class of a learner without them; None without classes.
+    The scores are probabilities or, for a learner without probabilities, 1 for the predicted class and 0 for others. If
+    `classes` is None, the learner predicts numbers, and the scores are None.
     """
     if classes is None:
         return fitted.predict(rows), None

@@ -51,9 +51,9 @@ def decide_learner(
 def choose_learner(rows: Matrix, labels: Labels, *, kind: Kind, seed: int, owners: Indices | None = None) -> str:
     """Return what "auto" means for these rows: the candidate that best predicts participants left out of training.
 
-    It is one of `CANDIDATES`, the simpler one if scores are equal or there are too few rows. The score is the AUC or R² over
-    up to 600 rows, an equal share from every participant, in up to three folds. `owners` are the participants of the rows,
-    from 0; without them, or with one participant, five parts of the rows are left out instead.
+    It is one of `CANDIDATES`: the simplest if rows are too few or labels all equal, and the simpler one if scores are equal.
+    The score is the AUC or R² over up to 600 rows, an equal share from every participant, in up to three folds. `owners` are
+    the participants of the rows, from 0; without them, or with one participant, each of five parts of the rows is left out.
     """
     owners = np.zeros(len(rows), dtype=np.int64) if owners is None else owners
     mine = [np.flatnonzero(owners == place) for place in range(int(owners.max(initial=0)) + 1)]
@@ -101,12 +101,12 @@ def cross_validate(
     n_classes: int = 0,
     on_part: Callable[[], None] | None = None,
 ) -> Predicted:
-    """Return predicted labels, those of each part by a learner that was trained on the other parts, and class scores.
+    """Return predicted labels and class scores, for each part by a learner that was trained on the other parts.
 
     The scores have the shape (n, n_classes); they are None if numbers are predicted.
 
-    `parts` are integers of shape (n,), the part that each row is left out with. `n_classes` is the number of classes; 0 for
-    those that occur. `on_part` is called after every part.
+    `parts` are integers of shape (n,), the part that each row is left out with. `n_classes` is the number of classes; 0
+    stands for the largest label plus one. `on_part` is called after every part.
     """
     classes = np.arange(n_classes or int(labels.max()) + 1) if kind == "classes" else None
     predicted, shares = np.zeros_like(labels), None if classes is None else np.zeros((len(rows), classes.size))
@@ -151,8 +151,8 @@ def draw_rows(
 ) -> list[Indices]:
     """Return the positions of an equal share of each participant's rows: about `most` in total, but at least one each.
 
-    `counts` are the numbers of rows of the participants. Rows beyond `weight_limit` times those of the median participant
-    are left out first, at random.
+    `counts` are the participants' numbers of rows. For the share, a participant with more than `weight_limit` times the
+    rows of the median participant counts as having only that many.
     """
     rng = np.random.default_rng(seed)
     limited = limit_counts(counts, weight_limit)
@@ -178,7 +178,7 @@ def limit_counts(counts: Sequence[int], weight_limit: float) -> list[int]:
 def choice_rows(
     counts: Sequence[int], seed: int, *, left_out: Collection[int] = (), weight_limit: float = math.inf
 ) -> list[Indices]:
-    """Return the positions of the rows that `choose_learner` uses, a subset of those that are trained on.
+    """Return the positions of the rows that `choose_learner` uses, a subset of the rows that are trained on.
 
     No rows are drawn from the participants in `left_out`.
     """
@@ -198,11 +198,12 @@ def influence_rows(counts: Sequence[int], seed: int, *, salt: str, weight_limit:
 
 
 def screening_rows(counts: Sequence[int], seed: int, *, salt: str, weight_limit: float = math.inf) -> list[Indices]:
-    """Return the positions of equally many rows of each participant, a subset of those that are trained on.
+    """Return the positions of equally many rows of each participant, a subset of the rows that are trained on.
 
-    They are up to 500 each and 10,000 in total, and no more than the median participant has (but at least 10, if there are
-    as many), so that no participant weighs more by its number of rows. `salt` holds hexadecimal digits that no participant
-    knows before its upload. A participant that knew which rows are screened could manipulate only the others.
+    The number per participant is the smallest of 500, of 10,000 divided by the number of participants, and of the median
+    participant's rows, but at least 10; whoever has fewer rows gives all. So no participant weighs more by having more rows.
+    `salt` holds hexadecimal digits that no participant knows before its upload. A participant that knew which rows are
+    screened could manipulate only the other rows.
     """
     rng = np.random.default_rng([seed, int(salt, 16)])
     drawn = draw_rows(counts, MOST_ROWS, seed, weight_limit=weight_limit)

@@ -1,4 +1,4 @@
-"""Trained models as data: arrays that NumPy evaluates, and nothing that runs.
+"""Trained models as data: arrays that NumPy evaluates, and no code.
 
 A model consists of a function from a row of numbers to one score per output, and of the meaning of these scores. There are
 four kinds of functions: linear functions, linear functions of random Fourier features, quadratic functions, and sums over
@@ -26,7 +26,7 @@ from mooring.typing import Matrix, Vector
 MOST_TREES = 10_000
 """Maximum number of trees of a model; with more, a prediction would take too long."""
 MOST_LEVELS = 64
-"""Maximum number of levels of a tree, without that of its root."""
+"""Maximum number of levels of a tree, without the level of its root."""
 MOST_COMPARISONS, COMPARISONS_A_CLASS = 20_000, 3_000
 """Maximum of trees times levels: the larger of the first number and the second times the number of classes. A forest of 200
 trees with 40 levels needs 8,000; gradient boosting of 100 rounds, with up to 30 levels, needs 3,000 per class."""
@@ -120,7 +120,7 @@ class LinearFunction:
         """Do nothing: only shapes and finite numbers matter, and they are checked elsewhere."""
 
     def evaluate(self, rows: Matrix) -> Matrix:
-        """Scores of rows of shape (n, inputs): an array of shape (n, outputs)."""
+        """Return the scores of rows of shape (n, inputs), an array of shape (n, outputs)."""
         return np.asarray(rows @ self.weights + self.intercepts)
 
 
@@ -154,7 +154,7 @@ class FourierFunction:
         """Do nothing: only shapes and finite numbers matter, and they are checked elsewhere."""
 
     def evaluate(self, rows: Matrix) -> Matrix:
-        """Scores of rows of shape (n, inputs): an array of shape (n, outputs)."""
+        """Return the scores of rows of shape (n, inputs), an array of shape (n, outputs)."""
         return np.asarray(np.cos(rows @ self.frequencies + self.offsets) @ self.weights + self.intercepts)
 
 
@@ -184,10 +184,10 @@ class QuadraticFunction:
     def require_valid(self) -> None:
         """Raise a `RefusedError` for axes that are not a square matrix for each output."""
         if self.axes.shape[1] != self.axes.shape[0] * self.intercepts.size:
-            raise refuse_model("it does not have as many axes as inputs for each output")
+            raise refuse_model("its axes are not a square matrix for each output")
 
     def evaluate(self, rows: Matrix) -> Matrix:
-        """Scores of rows of shape (n, inputs): an array of shape (n, outputs)."""
+        """Return the scores of rows of shape (n, inputs), an array of shape (n, outputs)."""
         places = (rows @ self.axes + self.offsets).reshape(len(rows), self.intercepts.size, -1)
         return np.asarray(self.intercepts - np.einsum("nkj,nkj->nk", places, places) / 2)
 
@@ -244,7 +244,7 @@ class TreeFunction:
 
     @cached_property
     def leaves(self) -> npt.NDArray[np.int64]:
-        """The index of each leaf in `values`; 0 for inner nodes before the first leaf."""
+        """The index of each leaf in `values`. The entries of inner nodes mean nothing."""
         return np.asarray(np.maximum(np.cumsum(self.feature < 0) - 1, 0))
 
     @cached_property
@@ -264,13 +264,13 @@ class TreeFunction:
         return sizes
 
     def require_valid(self) -> None:
-        """Raise a `RefusedError` for nodes that are not complete trees in level order, and for outputs that do not exist."""
+        """Raise a `RefusedError` unless the arrays are complete trees in level order with existing outputs and a divisor."""
         n_outputs, width = self.intercepts.size, self.values.shape[1]
         n_nodes = self.n_trees + 2 * int((self.feature >= 0).sum())
         if not sum(self._level_sizes) == self.feature.size == n_nodes or len(self._level_sizes) > MOST_LEVELS + 1:
             raise refuse_model(f"its nodes are not those of trees with at most {MOST_LEVELS} levels")
         if int(self.feature.min()) < -1:
-            raise refuse_model("its trees ask for columns before the first")
+            raise refuse_model("its trees compare columns with negative numbers")
         if int((self.feature < 0).sum()) != self.values.shape[0]:
             raise refuse_model("its trees do not have one row of values for each leaf")
         first, last = int(self.first_output.min()), int(self.first_output.max())  # 32-bit sums could wrap around
@@ -380,7 +380,7 @@ class Model:
         return self.predict_with_probabilities(rows)[0]
 
     def predict_with_probabilities(self, rows: npt.NDArray[np.floating[Any]]) -> Predicted:
-        """Return the predictions, and the probabilities of classes, of shape (n, classes), or None if there are none."""
+        """Return predictions, and the probabilities of classes, of shape (n, classes), or None if the model has none."""
         scores = self.decision(rows)
         if self.spec.kind == "number":
             numbers = scores[:, 0]
@@ -407,10 +407,10 @@ class Model:
 def choose_classes(scores: Matrix, class_shares: Vector, *, are_probabilities: bool) -> npt.NDArray[np.int64]:
     """Return the index of the predicted class of each row, from scores of shape (n, classes).
 
-    It is the class whose probability is largest compared with the class's share among the training rows, so that a rare
-    class is predicted as soon as its probability exceeds that share, and not only above one half. With correct
-    probabilities, this rule has the highest balanced accuracy. Shares are subtracted from scores that are no probabilities;
-    for two classes, both rules are the same.
+    It is the class whose probability, divided by the class's share among the training rows, is largest. Of two classes, a
+    rare one is thus predicted as soon as its probability exceeds its share, and not only above one half. With correct
+    probabilities, this rule has the highest balanced accuracy. From scores that are no probabilities, the shares are
+    subtracted instead; for probabilities of two classes, subtracting and dividing choose the same class.
 
     Examples
     --------

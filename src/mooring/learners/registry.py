@@ -2,8 +2,8 @@
 
 `auto` is not a learner. It stands for the candidate that best predicts participants left out of training (`choose_learner`)
 or, without rows to decide, for the first candidate. Commands, audits, plans and engines all use this registry, so that a
-name has the same meaning everywhere; each of them also takes a learner object. scikit-learn, which takes a second to load,
-is loaded when a learner is trained.
+name has the same meaning everywhere; Python functions also take a learner object. scikit-learn, which takes a second to
+load, is loaded when a learner is trained.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Learner(Protocol):
 
     @property
     def delivers(self) -> bool:
-        """Whether its model may be delivered to participants, which is not so if it holds rows that it was trained on.
+        """Whether its model may be delivered to participants. A model that holds rows of its training data may not be.
 
         A participant can use its own secret map to convert the common space back to raw rows, so such a model would give
         every participant the rows of the others.
@@ -72,7 +72,7 @@ class SumLearner:
     """Takes `mooring.learners.sums.Sums` and whether to `shrink` correlations, or `mooring.learners.class_sums.ClassSums`,
     and returns a model."""
     by_class: bool = False
-    """Whether it needs sums by class. Other learners accept sums by class, too, and add them up over classes."""
+    """Whether the learner needs sums by class. Other learners accept sums by class, too, and add them up over classes."""
 
     def train(self, sums: Sums | ClassSums, *, shrink: bool) -> SumModel | QuadraticModel:
         """Train on a total; `shrink` is whether features are sparse, so that noise hides most of their correlations."""
@@ -99,8 +99,8 @@ class LinearSettings:
     max_iter: int = 2000
     """Maximum number of iterations of the logistic regression."""
     features: Callable[[int, int], Any] = _centre_rows
-    """Takes h and a seed, and returns a scikit-learn transformer. It is given rows with a mean variance of one, for which
-    γ = 1/h suits a Gaussian kernel."""
+    """Takes h and a seed, and returns a scikit-learn transformer. The transformer is fitted to rows with a mean variance of
+    one, for which γ = 1/h suits a Gaussian kernel."""
 
     def make(self, kind: Kind, *, shape: tuple[int, int], seed: int) -> Any:
         """Return an untrained scikit-learn estimator for rows of this shape."""
@@ -133,8 +133,8 @@ class EstimatorLearner:
         """Return a trained estimator; if all labels are equal, it predicts that label.
 
         Rows are divided by one scale for all columns, because a scale for each column would make the result depend on the
-        rotation of the coordinates. They are not centred, because their mean would then be part of the model, and because no
-        learner depends on the origin, except through rounding and the random features drawn.
+        rotation of the coordinates. They are not centred here, because their mean would then be part of the model, and
+        because the registered learners depend on the origin only through rounding and the random features drawn.
         """
         require_labelled_rows(rows, labels, kind)
         scale = find_scale(rows)
@@ -231,8 +231,8 @@ LearnerLike: TypeAlias = str | Learner
 def require_learner(learner: object, *, engine: Literal["local", "dask"] = "local", to_deliver: bool = False) -> None:
     """Raise an `InputError`, before any work, for anything that is neither `auto` nor a learner of this engine.
 
-    The engine is one process, or a cluster with rows in pieces. With `to_deliver`, learners whose models hold rows are
-    refused as well.
+    The engine is "local" for one process, or "dask" for a cluster with rows in pieces. With `to_deliver`, learners whose
+    models hold rows are refused as well.
     """
     if learner != AUTO:
         resolve_learner(learner, engine=engine, to_deliver=to_deliver)
@@ -272,7 +272,7 @@ def resolve_learner(
 
 
 def list_sum_learners(kind: Kind, *, by_class: bool = False) -> dict[str, SumLearner]:
-    """Return the learners of a total that predict this kind of label, by name; those `by_class` need sums by class."""
+    """Return the learners of sums that predict this kind of label, by name; with `by_class`, also those of sums by class."""
     return {
         name: known for name, known in SUM_LEARNERS.items() if kind in known.kinds and (by_class or not known.by_class)
     }

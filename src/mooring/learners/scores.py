@@ -49,7 +49,7 @@ class Score(Record):
         return self.written(self.value)
 
     def written(self, value: float) -> str:
-        """Return a value of this metric as text: balanced accuracy as a percentage, others as a number."""
+        """Return a value of this metric as text: balanced accuracy as a percentage, any other metric as a number."""
         if math.isnan(value):
             return "undefined"
         return f"{value:.1%}" if self.is_percent else f"{value:.{2 if self.metric == 'R²' else 3}f}"
@@ -81,7 +81,7 @@ class Gain(Score):
     """The difference in score between the joint model and training alone, from paired differences on the same rows.
 
     The value is the joint model's score minus the mean score of the models trained alone; `n` is the number of rows that all
-    of them predicted.
+    models predicted.
     """
 
     n_needed: int | None = None
@@ -90,7 +90,7 @@ class Gain(Score):
 
     @property
     def answer(self) -> Answer:
-        """Whether joining pays, which is known if the interval, as it is shown, lies on one side of zero."""
+        """Whether joining pays. The answer is known if the interval, rounded as it is shown, lies on one side of zero."""
         ends = self._shown
         return "pays" if ends.low > 0 else "does not pay" if ends.high <= 0 else "cannot tell"
 
@@ -115,7 +115,7 @@ class Gain(Score):
         return f"{words}; about {about:,} would be needed to show such a difference ({_POWER:.0%} power)."
 
     def written(self, value: float) -> str:
-        """Return a difference of this metric as text: percentage points of balanced accuracy, others as a number."""
+        """Return a difference of this metric as text: in percentage points for balanced accuracy, else as a number."""
         if math.isnan(value):
             return "unknown"
         return (f"{100 * value:+z.1f}" if self.is_percent else f"{value:+z.3f}").replace("-", "−")
@@ -178,10 +178,10 @@ def _make_gain(metric: str, value: float, error: float, *, n: int, n_rows: int) 
 
 
 def _compare_areas(truth: Labels, joint: Matrix, alone: Matrix, groups: Labels | None) -> Gain | None:
-    """Return the difference of areas with DeLong's paired interval, over persons if rows have any.
+    """Return the difference of areas with DeLong's paired interval, or None if an area is undefined.
 
-    As for balanced accuracy, one discordant row is added to the variance, so that models which rank all rows alike have a
-    positive error.
+    With `groups`, the interval is over persons. As for balanced accuracy, one discordant row is added to the variance, so
+    that models which rank all rows alike have a positive error.
     """
     first, others = measure_area(truth, joint), [measure_area(truth, part) for part in alone]
     known = [area for area in others if area is not None]
@@ -237,7 +237,7 @@ def score(
     ----------
     truth, predicted : arrays of shape (n,)
     shares : array of shape (n, n_classes), optional
-        Scores of each class. With them, and with class codes from 0 as labels, the score is the AUC.
+        Scores of each class. With them, and with class codes from 0 as labels, the score is the AUC if it is defined.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Models of sums: least squares and linear discriminant analysis on the noisy sums S = Σ φφᵀ and T = Σ φyᵀ.
 
-Legend: φ = (x, √c₀) the features of a row and the constant; y its outcomes; n, m the number and the mean of rows, from the
-constant's row of S; C = Σ (x − m)(x − m)ᵀ; σ_S, σ_T the known scales of the noise; D the number of features; λ the ridge.
+Legend: φ = (x, √c₀) the features of a row and the constant; y the row's outcomes; n, m the number and the mean of rows, from
+the constant's row of S; C = Σ (x − m)(x − m)ᵀ; σ_S, σ_T the known scales of noise; D the number of features; λ the ridge.
 
 The ridge is λ = s²/τ² + σ_S √(D/2); models from the general total use a different one. Here s² is the variance of the
 residuals and τ² the variance of the weights under a normal prior. Their ratio maximises the evidence, the marginal
@@ -96,7 +96,7 @@ class Sums:
 
     @property
     def outcome_squares(self) -> Matrix:
-        """Σ (y − ȳ)², with shape (K,): for classes it follows from their shares, for a number it is the largest possible."""
+        """Σ (y − ȳ)², with shape (K,). For classes it follows from their shares; for a number it is the largest possible."""
         y = self.means[1]
         if self.n_classes > 2:
             shares = np.clip(y + 1 / self.n_classes, 1 / (self.n_rows + self.n_classes), 1.0)
@@ -201,7 +201,7 @@ def count_rows(S: Matrix, constant_share: float, noise: float, *, unit_length: b
 def estimate_predicted_shares(model: SumModel, sums: Sums) -> Matrix:
     """Return the estimated share of rows for which a model predicts each class, of shape (n_classes,).
 
-    It assumes normal features with the mean and covariance of the sums, so that the scores of a row are normal, too.
+    The estimate assumes normal features with the mean and covariance of the sums, so that scores are normal, too.
 
     Examples
     --------
@@ -221,7 +221,7 @@ def estimate_predicted_shares(model: SumModel, sums: Sums) -> Matrix:
 def fit_least_squares(sums: Sums, *, shrink: bool = True) -> SumModel:
     """Fit ridge regression of the outcome.
 
-    `shrink` shrinks correlations of features according to their noise, which dense features do not need.
+    With `shrink`, correlations of features are shrunk according to their noise. Dense features do not need this.
 
     Examples
     --------
@@ -347,8 +347,8 @@ def centre_sums(sums: Sums, *, shrink: bool) -> tuple[Matrix, Matrix, Matrix, Ma
 def shrink_mean(mean: Matrix, variance: float) -> Matrix:
     """Return a mean whose entries have noise of this variance, shrunk towards zero (James and Stein).
 
-    It is zero unless its squared length is two standard deviations above that of noise alone, which is d times the variance
-    with a relative standard deviation of √(2/d).
+    Noise alone, with d entries, has a squared length of d times the variance, with a relative standard deviation of √(2/d).
+    The result is zero unless the mean's squared length is more than two standard deviations above that.
     """
     squared, d = float(mean @ mean), mean.size
     noise = d * variance * (1 + 2 * math.sqrt(2 / d)) if variance > 0 else 0.0

@@ -46,7 +46,7 @@ class Tree:
 def lay_out_trees(
     trees: Sequence[Tree], first_output: Sequence[int], *, intercepts: npt.ArrayLike, divisor: float = 1.0
 ) -> TreeFunction:
-    """Return the function of these trees, with their nodes in the order of levels; the other arguments are its fields."""
+    """Return the function of these trees, with their nodes in the order of levels; the other arguments become its fields."""
     starts = np.cumsum([0, *(tree.feature.size for tree in trees)])
     left, right = (
         np.concatenate([getattr(tree, name) + start for tree, start in zip(trees, starts[:-1], strict=True)])
@@ -104,7 +104,7 @@ def read_gradient_boosting(model: Any, scale: float) -> list[list[Tree]]:
 
 
 def read_xgboost(document: bytes, scale: float) -> tuple[list[Tree], list[int], Vector]:
-    """Return the trees of an XGBoost model in JSON, the output that each adds to, and the scores without any tree.
+    """Return the trees of an XGBoost model in JSON, the output that each tree adds to, and the scores without any tree.
 
     XGBoost tests x < t in single precision, which is the same as x ≤ the next number below t.
     """
@@ -132,7 +132,7 @@ def read_xgboost(document: bytes, scale: float) -> tuple[list[Tree], list[int], 
 
 
 def widen_limits(limit: Vector) -> Vector:
-    """Return the largest double that is at most the limit once it is rounded to single precision.
+    """Return the largest double that, rounded to single precision, is at most the limit.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def widen_limits(limit: Vector) -> Vector:
 
 
 def unscale_limits(limit: Vector, scale: float) -> Vector:
-    """Return the largest double that is at most the limit once it is divided by the scale.
+    """Return the largest double that, divided by the scale, is at most the limit.
 
     Examples
     --------

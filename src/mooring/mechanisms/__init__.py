@@ -1,4 +1,4 @@
-"""Methods as data, the perturbation kernel, anchors, projections, noise and privacy accounting."""
+"""Descriptions of methods, the perturbation kernel, anchors, projections, noise and privacy accounting."""
 
 from mooring.mechanisms.accounting import Guarantee, NeighboringRelation, calibrate_gaussian, clip_rows
 from mooring.mechanisms.rotation.anchors import check_anchor, make_anchor

@@ -5,13 +5,13 @@ Legend: (ε, δ) the guarantee; C the clipping norm; Δ the sensitivity; σ the 
 A rigid map preserves distances, so the sensitivity of Y_i = X_i O_i + 1 Ψ_iᵀ to one record is that of X_i: with rows
 clipped to norm C, replacing one record changes Y_i by at most 2C, and setting its row to zero by at most C. Gaussian
 noise calibrated to this sensitivity gives (ε, δ)-differential privacy for the features of each record and for one upload.
-The number of rows and the labels are public. The calibration is that of the accounting library.
+The number of rows and the labels are public. The library `dp_accounting` computes the calibration.
 
 The guarantee assumes ideal Gaussian noise. It does not cover the rounding of noise in floating point, generators that are
 not cryptographic (in simulations), or scaling and centring computed from the data. A person with records at two participants
 is in two uploads.
 
-Anchor noise gives no such guarantee, because Y_i carries none of it.
+Anchor noise gives no such guarantee, because Y_i carries no anchor noise.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mooring.typing import Array
 
 
 class NeighboringRelation(Enum):
-    """The pairs of data sets that a guarantee makes hard to distinguish."""
+    """Which pairs of data sets a guarantee makes hard to distinguish."""
 
     REPLACE_ONE = "one record is replaced by another"
     ZERO_OUT_ONE = "one record's features are set to zero"
@@ -63,7 +63,7 @@ def clip_rows(rows: Array, clipping_norm: float) -> Array:
     scaled = rows / largest  # avoids overflow of the squares
     lengths = xp.clip(
         xp.sqrt(xp.sum(scaled * scaled, axis=-1, keepdims=True)), min=1.0
-    )  # at least one, unless the row is zero
+    )  # the clip changes zero rows only: the length of any other scaled row is at least one
     return xp.where(largest * lengths > clipping_norm, scaled * (clipping_norm / lengths), rows)
 
 

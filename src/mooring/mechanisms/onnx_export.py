@@ -1,11 +1,11 @@
 """Export of models as ONNX, for use outside mooring (extra `onnx`). mooring itself never reads or runs such a file.
 
-Every function is written with operators of ONNX's own domain, with all its numbers in plain arrays. The graph of a model of
-secure sums also computes the public features of a row.
+Models are written with operators of ONNX's own domain only, and all their numbers are in plain arrays. The graph of a model
+of secure sums also computes the public features of a row.
 
-Legend: u the features of a row before they are scaled; c₀ the share of the constant. The model's function is applied to
-√(1 − c₀) u/‖u‖. For columns without hat functions, the divisor is the largest possible ‖u‖; contrasts of levels are not
-scaled.
+Legend: u the features of a row before they are scaled; c₀ the share of the constant. A model with public features is applied
+to √(1 − c₀) u/‖u‖. For columns without hat functions, u is divided by its largest possible norm instead; contrasts of levels
+are not scaled.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _require_onnx() -> Any:
 
 @dataclass
 class _Graph:
-    """A graph under construction: the nodes and arrays so far."""
+    """A graph under construction: its nodes and its arrays so far."""
 
     onnx: Any = field(default_factory=_require_onnx)
     nodes: list[Any] = field(default_factory=list)
@@ -73,15 +73,15 @@ class _Graph:
         return name
 
     def cast(self, value: str, element: str) -> str:
-        """Convert numbers to DOUBLE, FLOAT or INT64."""
+        """Add a conversion of numbers to DOUBLE, FLOAT or INT64 and return the name of its output."""
         return self.add("Cast", value, to=self.onnx.TensorProto.DataType.Value(element))
 
     def sum_rows(self, value: str, *, keepdims: int = 0) -> str:
-        """Add up the second axis."""
+        """Add a sum over the second axis and return the name of its output."""
         return self.add("ReduceSum", value, self.hold(np.array([1])), keepdims=keepdims)
 
     def write(self, width: int, element: str, n_probabilities: int) -> bytes:
-        """Return the file of the model that the graph computes."""
+        """Return the finished graph as the bytes of an ONNX file."""
         helper, types = self.onnx.helper, self.onnx.TensorProto.DataType
         outputs = [helper.make_tensor_value_info(OUTPUT, types.Value(element), [None])]
         if n_probabilities:
@@ -98,8 +98,9 @@ def to_onnx(model: Model) -> bytes:
     Returns
     -------
     bytes
-        A model from "rows" (float32, any number of rows) to "predictions": the number of a class (int64), or a number
-        (float32). A model of classes that has probabilities also returns "probabilities" (float32, rows by classes).
+        An ONNX model. Its input is "rows" (float32, any number of encoded rows), and its output "predictions": class codes
+        (int64) or numbers (float32). A model of classes that has probabilities also has the output "probabilities" (float32,
+        rows by classes).
     """
     graph, spec = _Graph(), model.spec
     rows = graph.cast(INPUT, "DOUBLE")
@@ -143,7 +144,7 @@ def _add_linear(graph: _Graph, rows: str, weights: npt.ArrayLike, intercepts: np
 
 
 def _add_trees(graph: _Graph, function: TreeFunction, rows: str) -> str:
-    """Go down all trees at once, one level per step; a leaf leads to itself."""
+    """Add the descent through all trees at once, one level per step. A leaf leads to itself."""
     is_leaf = function.feature < 0
     limits = np.where(is_leaf, np.finfo(np.float64).max, function.limit)
     children, others = function.children, np.where(is_leaf, function.children, function.children + 1)
@@ -158,7 +159,7 @@ def _add_trees(graph: _Graph, function: TreeFunction, rows: str) -> str:
         node = graph.add("Where", goes_left, left, right)
     values = graph.add("Gather", graph.hold(function.values), graph.add("Gather", graph.hold(function.leaves), node))
     n_outputs, width = function.intercepts.size, function.values.shape[1]
-    if width < n_outputs:  # every tree adds to its own outputs: spread its values over all of them
+    if width < n_outputs:  # each tree has values for some outputs only, which are placed among all outputs
         columns = np.arange(n_outputs) - function.first_output[:, None]
         spread = (columns[:, None, :] == np.arange(width)[:, None]).astype(np.float64)
         values = graph.add(
@@ -220,7 +221,7 @@ def _add_table_features(graph: _Graph, features: TableFeatures, rows: str) -> st
 
 
 def _add_number_features(graph: _Graph, features: TableFeatures, column: Column, number: str) -> str:
-    """Add the features of one number: the number itself, on its scale, or coordinates of its hat functions."""
+    """Add the features of one number: the number itself, on its scale, or the coordinates of the number's hat functions."""
     unit = graph.hold(np.float64(1))
     if column.name in features.log_scaled:
         steps = graph.add("Mul", graph.add("Add", number, unit), graph.hold(np.float64((DECADES - 1) / 2)))

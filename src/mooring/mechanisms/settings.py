@@ -1,4 +1,4 @@
-"""The settings of a study's mechanism, as one frozen value that the table [mechanism] of its file holds."""
+"""The settings of a study's mechanism: one frozen value, which the table [mechanism] of the study's file holds."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ TABLE_CURE = "Correct [mechanism] in the study's file."
 
 
 class RosterEntry(Protocol):
-    """What settings need to know of a participant."""
+    """What settings need to know of a member, who is a participant or a helper."""
 
     @property
     def name(self) -> str:
-        """Its name in the roster."""
+        """The member's name in the roster."""
 
     @property
     def holds_combining_key(self) -> bool:
-        """Whether it has a combining key that its signing key has signed."""
+        """Whether the member has a combining key that is signed with the member's signing key."""
 
 
 class MechanismSettings(OpenRecord):
     """The settings of a mechanism.
 
-    A mechanism from outside derives a frozen dataclass from this class and names itself in `name`; its fields are the
-    entries of [mechanism].
+    A mechanism of another package derives a frozen dataclass from this class and sets `name` to the mechanism's name. The
+    fields of the dataclass are the entries of [mechanism].
     """
 
     kind_key: ClassVar[str] = "name"
@@ -38,13 +38,13 @@ class MechanismSettings(OpenRecord):
     shows_labels: ClassVar[bool] = True
     """Whether the analyst sees the label of every row."""
     seals_anchor: ClassVar[bool] = False
-    """Whether participants need a key to which an anchor is sealed."""
+    """Whether each participant needs a key to which the dealer seals the anchor."""
     takes_helpers: ClassVar[bool] = False
-    """Whether a study may have helpers, members who combine and contribute no rows."""
+    """Whether a study may have helpers, who are members that combine and contribute no rows."""
 
     @classmethod
     def complete(cls, entries: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
-        """Return the entries, completed by those that follow from a study's columns. Nothing is validated yet."""
+        """Return the entries and those that follow from a study's columns; by default none do. Nothing is validated yet."""
         return dict(entries)
 
     def require_fit(self, schema: Schema, image_shape: Sequence[int]) -> None:
@@ -54,7 +54,7 @@ class MechanismSettings(OpenRecord):
         """Raise an `InputError` for limits on uploads that a study with these settings cannot have."""
 
     def list_combiners(self, roster: Sequence[str], helpers: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return the names of participants and helpers whose combining keys the study uses."""
+        """Return the names of the participants and helpers whose combining keys the study uses; by default none."""
         return ()
 
     def require_roster(
@@ -68,7 +68,7 @@ class MechanismSettings(OpenRecord):
 
     @classmethod
     def get_kind(cls, name: object) -> type[MechanismSettings]:
-        """The settings class of a mechanism, by its name."""
+        """Return the settings class of the mechanism with this name, or raise an `InputError`."""
         kind = cls._kinds.get(name) if isinstance(name, str) else None
         if kind is None or not issubclass(kind, MechanismSettings):
             expected, got = f"one of {', '.join(sorted(cls._kinds))}", "nothing" if name is None else "none of these"
@@ -78,7 +78,7 @@ class MechanismSettings(OpenRecord):
 
     @classmethod
     def read(cls, entries: Mapping[str, Any], schema: Schema) -> MechanismSettings:
-        """Read the entries of [mechanism] as the settings of the mechanism that they name."""
+        """Return the entries of [mechanism] as settings of the mechanism that is named in the entries."""
         kind = cls.get_kind(entries.get("name"))
         settings = {key: value for key, value in entries.items() if key != "name"}
         return read_entries(kind, kind.complete(settings, schema), what="mechanism", cure=TABLE_CURE)

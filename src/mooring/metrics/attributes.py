@@ -52,7 +52,8 @@ def infer_attribute(
     A category is inferred by logistic regression and scored by balanced accuracy, a number by ridge regression and scored by
     R², both on standardised rows; `with_labels` makes the labels features, too. The control infers the attribute from the
     label alone: it predicts the mean over rows of this label, or the category in which the label is most over-represented,
-    because balanced accuracy weights all categories equally. A label that the population lacks is treated as missing.
+    because balanced accuracy weights all categories equally. For a label that the population lacks, the control predicts
+    the mean of all rows or the first category.
 
     Examples
     --------
@@ -105,7 +106,7 @@ def infer_attribute(
 def _infer_category(
     known_rows: Matrix, known: NDArray[Any], rows: Matrix, label_codes: NDArray[np.intp]
 ) -> tuple[NDArray[Any], NDArray[Any], Any]:
-    """Return the inferred category of each row, that of each label alone, and that of an unknown label."""
+    """Return the category inferred for each row, the one inferred from each label alone, and the one for unknown labels."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 

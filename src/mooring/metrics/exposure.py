@@ -20,7 +20,7 @@ from mooring.randomness import require_generator
 from mooring.typing import Matrix
 
 FEW_VALUES = 20
-"""Carriers are sought for each value of a column with at most this many values."""
+"""A column has few values if it has at most this many different ones."""
 _FEWEST_ASKED, _MOST_ASKED, _MOST_CELLS = 20, 500, 1_000_000  # each attack ranks all rows for each value
 _SIGNIFICANCE = 0.05
 _N_SHUFFLES = 20
@@ -36,7 +36,7 @@ _NAMES = {
 
 @dataclass(frozen=True, eq=False)
 class Carriers:
-    """Which rows carry which value, for each value that at most half of the rows hold."""
+    """The rows that carry each rare value. A rare value is held by at most half of the rows, in a column with few values."""
 
     columns: Integers
     """Column of each value, of shape (q,)."""
@@ -49,7 +49,7 @@ class Carriers:
 
     @classmethod
     def of(cls, rows: Matrix) -> Carriers:
-        """Return the carriers of the values of every column with few values, the rarest values first."""
+        """Return the carriers of rare values, the rarest first. At most 500 values are kept, and fewer for large tables."""
         asked = []
         for column, cells in enumerate(rows.T):
             values, counts = np.unique(cells, return_counts=True)
@@ -72,7 +72,8 @@ class Carriers:
     def rank(self, rebuilt: Matrix) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return which rows rank above the last place for each value, and which tie for that place.
 
-        Rows are ranked, because an attack that shrinks a column keeps their order. A value has as many places as carriers.
+        For each value, rows are ranked by their likeness to its carriers, and there are as many places as carriers. Ranks
+        are used because an attack that shrinks a column still keeps the order of its rows.
         """
         seen = rebuilt[:, self.columns]
         likeness = np.where(self.sides == 0, -np.abs(seen - self.values), self.sides * seen)
@@ -80,7 +81,7 @@ class Carriers:
         return likeness > last, likeness == last
 
     def count_found(self, above: NDArray[np.bool_], tied: NDArray[np.bool_]) -> Matrix:
-        """Return the number of carriers among the rows of `rank`; ties count fractionally."""
+        """Return how many carriers of each value are among the rows that `rank` returned; ties count fractionally."""
         left = self.counts - above.sum(axis=0)
         return np.asarray(
             (self.carried & above).sum(axis=0) + left * (self.carried & tied).sum(axis=0) / tied.sum(axis=0)
@@ -94,14 +95,14 @@ def find_exposed_value(
     guessed: Iterable[Matrix],
     name_of: Callable[[int, float], str],
 ) -> tuple[str, Figure] | None:
-    """Return the attack that identifies the carriers of some value most above guessing, and the figure of this value.
+    """Return the attack that finds the carriers of a value most above guessing, and the figure of this value, or None.
 
-    Returns None if no value is identified above guessing, or only by chance. A value counts only if as many carriers would
-    be identified at random with a probability below 0.05, corrected for all values and all sets of rows that attacks rank
-    first (hypergeometric tail, Bonferroni). Attacks that rank the same rows first count once.
+    A value counts only if a random ranking would find as many carriers with a probability below 0.05 (hypergeometric tail).
+    The probability is corrected for the number of values and of sets of rows that attacks rank first (Bonferroni); attacks
+    that rank the same rows first count once. The result is None if no value that counts is found above guessing.
 
     `rebuilt` are names of attacks with their rebuilt rows, of shape (n, m); an attack may occur several times, once per
-    decoder. `guessed` are guesses of an attacker without the upload. `name_of` describes a column and its value.
+    decoder. `guessed` are guesses of an attacker without the upload. `name_of` returns words for a column and a value.
     """
     n_rows, counts = len(carriers.carried), carriers.counts
     if counts.size == 0:
@@ -138,10 +139,10 @@ def find_exposed_value(
 def find_exposed_column(
     truth: Matrix, rebuilt: Iterable[tuple[str, Matrix]], *, guessed: Iterable[Matrix], names: Callable[[int], str]
 ) -> tuple[str, Figure] | None:
-    """Return the attack that rebuilds some column best compared with guessing, and the figure of this column.
+    """Return the attack that rebuilds a column best compared with guessing, and the figure of this column.
 
-    The error of a column is relative to the column's spread. `rebuilt` and `guessed` are as for `find_exposed_value`;
-    `names` describes a column.
+    The error of a column is relative to the column's spread. `rebuilt` and `guessed` are as for `find_exposed_value`, and
+    `names` returns the name of a column. The result is None if no column can be compared.
     """
     control = np.min([_column_errors(truth, rows) for rows in guessed], axis=0)
     tries = [(attack, _column_errors(truth, rows)) for attack, rows in rebuilt]
@@ -162,7 +163,8 @@ def find_exposed_rows(
 
     The error of a row is relative to the error of guessing it. `exposed_row` is the smallest error. `exposed_percent`,
     `exposed_tenth` and `exposed_half` are the errors that 1 %, 10 % and half of the rows stay below. `exposed_share` is the
-    share of rows with less than 0.3 of the error of guessing. The result is empty if all guesses are exact.
+    share of rows with less than 0.3 of the error of guessing. Rows that are guessed exactly are left out, and the result is
+    empty if all are. A figure for 1 % or 10 % of the rows is missing if that is less than one row.
 
     Parameters
     ----------
@@ -173,11 +175,12 @@ def find_exposed_rows(
         Guesses of an attacker without the upload.
     rng : numpy.random.Generator
         Shuffles the rebuilt rows, in the same order for all attacks, among rows with the same guess. Chance is the strongest
-        figure over 20 shuffles and all attacks; uninformative rows exceed it with a probability of at most 1/21.
+        figure over 20 shuffles and all attacks. Rows that say nothing beyond the guess give a stronger figure than this with
+        a probability of at most 1/21.
     """
     require_generator(rng)
     size = np.linalg.norm(guessed - truth, axis=1)
-    is_inexact = size > 1e-9 * size.max(initial=0.0)  # rows that guessing does not give exactly
+    is_inexact = size > 1e-9 * size.max(initial=0.0)  # rows that are not guessed exactly
     n = int(is_inexact.sum())
     if n == 0:
         return {}
@@ -209,7 +212,7 @@ def find_exposed_rows(
 
 
 def order_by_exposure(truth: Matrix, rebuilt: Matrix, guessed: Matrix | None) -> Integers:
-    """Return the order of rows by exposure: rows that are rebuilt best, compared with guessing if possible, come first."""
+    """Return the order of rows from best to worst rebuilt; errors are relative to guessing if `guessed` is given."""
     error = np.linalg.norm(rebuilt - truth, axis=1)
     if guessed is not None:
         size = np.linalg.norm(guessed - truth, axis=1)
@@ -220,10 +223,11 @@ def order_by_exposure(truth: Matrix, rebuilt: Matrix, guessed: Matrix | None) ->
 def find_read_columns(
     truth: Matrix, rebuilt: Iterable[tuple[str, Matrix]], *, guessed: Iterable[Matrix], names: Callable[[int], str]
 ) -> dict[str, tuple[str, Figure]]:
-    """Return how often attacks infer the value of columns with few values, compared with guessing from label and population.
+    """Return figures of how often attacks infer the values of columns with few values, beside the result of guessing.
 
-    `column_accuracy` is the mean over all such columns, and `read_column` the column inferred most above guessing. Columns
-    named 'column=category' count as one column. `rebuilt`, `guessed` and `names` are as for `find_exposed_column`.
+    `column_accuracy` is the mean over all such columns. `read_column` is the column that is inferred most above guessing; it
+    is missing if there is none. The result is empty without such columns. Encoded columns named 'column=category' count as
+    one column, whatever the number of categories. `rebuilt`, `guessed` and `names` are as for `find_exposed_column`.
     """
     groups: dict[str, list[int]] = {}
     for k in range(truth.shape[1]):
@@ -237,7 +241,7 @@ def find_read_columns(
         return {}
 
     def read(rows: Matrix) -> Matrix:
-        """Return which values are right, with one column per column of the table."""
+        """Return which values are inferred correctly, with one column for each of `columns`."""
         return np.column_stack([_read(truth[:, places], rows[:, places]) for places in columns.values()])
 
     commonest = np.array([_commonest(truth[:, places]) for places in columns.values()])
@@ -277,7 +281,7 @@ def _commonest(truth: Matrix) -> float:
 
 
 def _order_interval(errors: Matrix, share: float) -> Interval:
-    """Return the distribution-free interval of a quantile, between order statistics."""
+    """Return the distribution-free interval of a quantile, between two of the sorted errors."""
     from scipy.stats import binom
 
     n = len(errors)

@@ -41,7 +41,7 @@ class Galleries:
 
 
 def build_galleries(labels: ArrayLike, *, n_candidates: int = 10, n_queries: int | None = None, seed: int) -> Galleries:
-    """Return galleries of `n_candidates` rows: a row itself, and distinct other rows of its label.
+    """Return galleries of `n_candidates` rows, each with a row itself and distinct other rows of the row's label.
 
     By default every row whose label has enough rows gets a gallery; `n_queries` of these rows are drawn if there are more.
     `seed` determines the queries, the candidates and the positions of the true match.
@@ -82,7 +82,7 @@ def build_identity_galleries(
 ) -> Galleries:
     """Return galleries that consist of a reference row of the query's identity and rows of distinct other identities.
 
-    `query_identities` are those of the reconstructed rows, and `reference_identities` those of the clean reference rows.
+    Queries are reconstructed rows, and references are clean rows; both are given by their identities.
     Every query whose identity is among the references has `galleries_per_query` independent galleries of `n_candidates`
     rows, including the true match.
 

@@ -1,7 +1,7 @@
 """Figures of leakage and their confidence intervals.
 
-A figure has a value and an interval, and is read against the chance level, the control (an attacker with the colluder's data
-but without the upload) and the floor (what the exact projected rows disclose).
+A figure has a value and an interval. It is compared with the chance level, the control (an attacker without the upload, or
+with an upload of other rows) and the floor (what the exact projected rows disclose).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ N_RESAMPLES = 2000
 
 @dataclass(frozen=True)
 class Interval(Record):
-    """A confidence interval. NaN bounds mean that the data do not determine one, for instance a single row.
+    """A confidence interval. NaN bounds mean that the data, for instance a single row, do not determine an interval.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class Interval(Record):
                 "low",
                 expected=f"at most high = {self.high:g}, or both must be NaN",
                 got=f"{self.low:g}",
-                cure="Exchange the two bounds.",
+                cure="Pass the smaller bound as low, and NaN for both bounds or for neither.",
             )
 
     @classmethod
@@ -77,7 +77,7 @@ class Interval(Record):
 
 @dataclass(frozen=True)
 class Written:
-    """A measurement as text: its value, its interval, and the levels that it is read against; None where not known."""
+    """A measurement as text, with its interval and levels. An unknown value is '–', and any other unknown field is None."""
 
     value: str
     interval: tuple[str, str] | None
@@ -88,7 +88,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Figure(Record):
-    """One figure of leakage, with the levels that it is read against.
+    """One figure of leakage, with the levels to compare it with.
 
     Examples
     --------
@@ -107,10 +107,10 @@ class Figure(Record):
     chance: float | None
     """The score of guessing."""
     control: float | None
-    """The score of an attacker who has the colluder's data but not the upload."""
+    """The score of an attacker without the upload, or with an upload of other rows."""
     floor: float | None
-    """The score of the exact projected rows, where only the projection protects. For records it depends on the decoder, and
-    a better decoder may score higher."""
+    """The score of the exact projected rows, where only the projection protects. The floor of records depends on the
+    decoder; a better decoder may recover more."""
     n: int
     """The number of independent rows, images or queries that the value is computed from."""
     higher_is_worse: bool
@@ -145,7 +145,7 @@ class Figure(Record):
         return self.higher_is_worse and self.name not in _NUMBERS
 
     def describe(self) -> Written:
-        """Return value, interval, chance, control and floor as text; None where not known."""
+        """Return value, interval, chance, control and floor as text (`Written`)."""
         n_decimals = 1 if self.name == "psnr" else 2
         if self.is_share:
             n_decimals = 4 if "0.1_percent" in self.name else 3
@@ -168,7 +168,7 @@ def round_number(number: float, n_decimals: int, rounding: str) -> float:
 
 
 def strongest_value(values: ArrayLike, *, higher_is_worse: bool) -> Matrix:
-    """Return the value of the strongest attack: the highest one, or the lowest error; NaN if no attack has a value.
+    """Return the highest value over attacks, or the lowest one of errors; NaN if no attack has a value.
 
     Values are of shape (n_attacks, …), with NaN where an attack was not run.
     """
@@ -276,13 +276,14 @@ def bootstrap_ratio(
 def mean_ratio(
     numerators: Matrix, denominators: Matrix, *, clusters: ArrayLike | None = None, pseudo_rows: float = 0.0
 ) -> tuple[float, float, int]:
-    """Return the mean over columns of Σ numerators / Σ denominators, its linearised standard error and the sample size.
+    """Return the mean over columns of Σ numerators / Σ denominators, its standard error, and the number of rows or clusters.
 
     Numerators and denominators are of shape (n, k); columns whose denominators sum to zero are left out. The mean is linear
-    in the numerators, so paired differences give the difference of two such means. Rows of one cluster may depend on each
-    other. `pseudo_rows` adds discordant rows to the variance only, so that rows which all agree have a positive error. For
-    one column, `pseudo_rows` of 1 gives the interval of Agresti and Min (2005) for paired proportions, without its shrunken
-    centre. Value and error are NaN if no column remains; the error is also NaN for a single row or cluster.
+    in the numerators, so paired differences give the difference of two such means. The standard error is linearised. Rows of
+    one cluster may depend on each other. `pseudo_rows` adds discordant rows to the variance only, so that rows which all
+    agree have a positive error. For one column, `pseudo_rows` of 1 gives the interval of Agresti and Min (2005) for paired
+    proportions, without its shrunken centre. Value and error are NaN if no column remains; the error is also NaN for a
+    single row or cluster.
 
     Examples
     --------
@@ -316,7 +317,7 @@ def resampled_sums(
 ) -> Matrix:
     """Return the sums of each column over rows drawn with replacement, of shape (n_resamples, n_columns).
 
-    At most `block_numbers` counts of rows are held at once.
+    Resamples are drawn in blocks of at most `block_numbers` counts of rows, or one by one if there are more rows than that.
     """
     require_minimum("n_resamples", n_resamples, 1)
     n_rows = len(columns)
@@ -326,7 +327,7 @@ def resampled_sums(
 
 
 def percentile_interval(estimates: Matrix, *, n_rows: int) -> Interval:
-    """Return the interval between equal tails of bootstrap estimates; unknown for fewer than two rows."""
+    """Return the interval between equal tails of bootstrap estimates; unknown without estimates or with a single row."""
     if n_rows < 2 or len(estimates) == 0:
         return Interval.unknown()
     low, high = np.quantile(estimates, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])

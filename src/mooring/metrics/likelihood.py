@@ -68,7 +68,7 @@ class RebuiltRows:
         return cls(rows @ whitening, whitening, codes, surplus)
 
     def score_members(self, candidates: Matrix, codes: Integers) -> Matrix:
-        """Return log mean_j exp ℓ(j, c) over the rebuilt rows of each candidate's class; −∞ if there are none."""
+        """Return log mean_j exp ℓ(j, c) over the rebuilt rows of each candidate's class; −∞ if the class has none."""
         scores = np.full(len(candidates), -np.inf)
         for class_rows, places in self._classes(codes):
             for part in _blocks(places, class_rows.size):
@@ -77,7 +77,7 @@ class RebuiltRows:
         return scores
 
     def compare(self, candidates: Matrix, codes: Integers) -> Iterator[tuple[Integers, Matrix]]:
-        """Yield, for each class with rows and candidates, the candidates' places and ℓ(j, c) of all rows of the class."""
+        """Yield, for each class that has rows and candidates, the candidates' places and ℓ(j, c), as rows by candidates."""
         for class_rows, places in self._classes(codes):
             yield places, self._ratios(class_rows, candidates[places])
 
@@ -108,7 +108,8 @@ class RebuiltRows:
     def assign_roster(self, roster: Matrix) -> tuple[Integers, Integers]:
         """Assign rebuilt rows one to one to a roster that holds exactly their records, in the same order.
 
-        Returns the rows and the record assigned to each. Only the first 1,000 rows of a class are assigned.
+        Returns the indices of the rows, and of the record assigned to each row. Only the first 1,000 rows of a class are
+        assigned.
         """
         rows, chosen = [], []
         for k in np.unique(self.codes):
@@ -133,7 +134,7 @@ class RegisterSearch:
     """The result of searching a register for each rebuilt row; all arrays are of shape (n,)."""
 
     n_better: Matrix
-    """Number of records that are likelier than the true one."""
+    """Number of records that are likelier than the true one; all records if the true one is not in the register."""
     n_tied: Matrix
     """Number of other records that are as likely as the true one."""
     n_others: Matrix
@@ -157,7 +158,7 @@ class RegisterSearch:
 
 
 def name_holders(uploads: Sequence[RebuiltRows], records: Matrix, codes: Integers) -> Integers:
-    """Return the upload that most likely holds each record, assuming that at most one of them does."""
+    """Return the index of the upload that most likely holds each record, if at most one upload holds it."""
     scores = np.empty((len(uploads), len(records)))
     for k, upload in enumerate(uploads):
         counts = np.bincount(upload.codes, minlength=int(codes.max(initial=0)) + 1)[codes]

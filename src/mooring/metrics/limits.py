@@ -11,7 +11,7 @@ from mooring.metrics.measures import MEASURES
 from mooring.serialization import Record
 
 DEFAULT_LIMIT = "error at least 0.5"
-"""The limit of plans and of decisions, unless a study or the caller states others."""
+"""The default limit of plans. Decisions check it unless a study or the caller states a limit on the same measure."""
 _MEASURES = {measure.limit: name for name, measure in MEASURES.items() if measure.limit} | {"epsilon": "epsilon"}
 _ERRORS = ("exposed_tenth", "centred_error", "relative_error", "decoded_error")
 _SHAPE = re.compile(
@@ -24,8 +24,9 @@ _SHAPE = re.compile(
 class LeakageLimit(Record):
     """A bound on what the strongest attack may recover.
 
-    "error" is the error that a tenth of the rows stay below, relative to the error of guessing a row. "mean error" is over
-    all rows, relative to their spread. "membership" is at 1 % false positives, unless "at 0.1 %" follows.
+    "error" is the error that a tenth of the rows stay below, relative to the error of guessing a row. "mean error" is the
+    error over all rows, relative to their spread. Limits on membership are at 1 % false positives, unless "at 0.1 %"
+    follows.
 
     Examples
     --------
@@ -54,7 +55,7 @@ class LeakageLimit(Record):
         if parsed is None or name not in _MEASURES:
             raise InputError(
                 "limit",
-                expected=f"such as 'error at least 0.5' or 'linkage at most 20 %', about one of {', '.join(_MEASURES)}",
+                expected=f"such as 'error at least 0.5' or 'linkage at most 20 %', with one of {', '.join(_MEASURES)}",
                 got=repr(words),
                 cure="Name a measure, 'at least' or 'at most', and a bound.",
             )
@@ -67,7 +68,7 @@ class LeakageLimit(Record):
         at_least = parsed["side"] in ("at least", ">=", "≥")
         measure = _MEASURES[name]
         if bound > 1 and measure not in (*_ERRORS, "epsilon"):
-            cure = "Did you mean a percentage? Write '%'."
+            cure = "Write a share from 0 to 1, or a percentage up to '100 %'."
             raise InputError("limit", expected="a share of at most 1, which is 100 %", got=repr(words), cure=cure)
         if (parsed["rate"] or "1") != "1":
             measure = measure.replace("at_1", "at_0.1")

@@ -21,7 +21,7 @@ from mooring.typing import Array, Matrix
 
 Metric = Literal["euclidean", "cosine"]
 ROW_METRICS: tuple[Metric, ...] = ("euclidean", "cosine")
-"""Metrics for rows without an embedding. The better one for the attacker counts, since strong noise spoils distances."""
+"""Metrics for rows without an embedding. The metric that links more rows counts, since strong noise spoils distances."""
 
 _TIE_TOLERANCE = 1e-12
 _ROUNDING_OF_UNIT_ROWS = 1e-14
@@ -93,8 +93,8 @@ def _prepared(rows: Array, *, cosine: bool) -> tuple[Array, Array]:
 def link(queries: ArrayLike, candidates: ArrayLike, galleries: Galleries, *, metric: Metric = "euclidean") -> Figure:
     """Return how often the nearest candidate of a gallery is the true match.
 
-    The interval is Wilson's if every query has one gallery. Several galleries of one query are not independent, so the
-    interval is then a bootstrap over queries.
+    The interval is Wilson's if every query has one gallery. Several galleries of one query are not independent; the interval
+    is then a bootstrap over queries, or Wilson's over queries if all galleries agree.
 
     Parameters
     ----------

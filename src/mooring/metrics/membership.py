@@ -32,7 +32,7 @@ _NEGLIGIBLE, _ROUNDING = 1e-6, 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Membership:
-    """Scores of members and of other rows, and how well they separate the two.
+    """Scores of members and of other rows, and how well the scores separate the two.
 
     Examples
     --------
@@ -56,7 +56,10 @@ class Membership:
         return float(self.wins()[0].mean())
 
     def auc_interval(self) -> Interval:
-        """Return DeLong's interval of the area, or for a perfect separation the Clopper–Pearson interval."""
+        """Return DeLong's interval of the area, or the Clopper–Pearson interval if the scores separate the rows perfectly.
+
+        The interval is unknown for fewer than two members or others, and if all scores are equal.
+        """
         of_members, of_others = self.wins()
         m, n = of_members.size, of_others.size
         if min(m, n) < 2 or np.union1d(self.members, self.others).size == 1:  # equal scores are not informative
@@ -69,9 +72,10 @@ class Membership:
         return Interval(max(0.0, self.auc - half), min(1.0, self.auc + half))
 
     def true_positive_rate(self, false_positive_rate: float) -> tuple[float, Interval]:
-        """Return the share of members that score above all but this share of the others, and its interval.
+        """Return the share of members that an attacker recognises at a false positive rate, and its interval.
 
-        With fewer than 1/`false_positive_rate` others, the lowest rate that they can show is used, 1 / n.
+        These members score above all others but the share `false_positive_rate`. If there are n < 1 / `false_positive_rate`
+        others, the rate is 1 / n, the lowest that n others can show.
         """
         rate = self.attainable_rate(false_positive_rate)
         value = int(self._count_recognised(np.array([rate]))[0]) / self.members.size
@@ -83,9 +87,9 @@ class Membership:
         return max(false_positive_rate, 1 / self.others.size)
 
     def _count_recognised(self, rates: Matrix) -> NDArray[np.int64]:
-        """Return the number of members that score above all but a share of the others, for each false positive rate."""
+        """Return, for each false positive rate, the number of members that score above all others but this share."""
         n = self.others.size
-        allowed = np.clip(np.floor(rates * n + _ROUNDING).astype(np.int64), 1, n - 1)  # a single other allows none
+        allowed = np.clip(np.floor(rates * n + _ROUNDING).astype(np.int64), 1, n - 1)  # no false positive for n = 1
         return self._count_above(np.sort(self.others)[-1 - allowed])
 
     def _count_above(self, thresholds: Matrix) -> NDArray[np.int64]:
@@ -123,7 +127,7 @@ class Membership:
         return {"membership_auc": area, **self._rates(control, "")}
 
     def outlying_figures(self, outlying: NDArray[np.bool_], control: Membership | None = None) -> dict[str, Figure]:
-        """Return the true positive rates of some members, at the thresholds of all rows."""
+        """Return the true positive rates of the members that `outlying` marks, at the thresholds that all others set."""
         some = None if control is None else replace(control, members=control.members[outlying])
         return replace(self, members=self.members[outlying])._rates(some, "outlying_")
 
@@ -149,7 +153,7 @@ class Membership:
 
 @lru_cache(maxsize=64)
 def _rank_threshold(n: int, rate: float) -> tuple[NDArray[np.int64], Matrix]:
-    """Return the numbers of n others that may lie above a threshold with this false positive rate, and their chances.
+    """Return how many of n others may lie above a threshold with this false positive rate, and each number's probability.
 
     The result is cached, since all attacks of an audit have the same n.
     """
@@ -187,8 +191,8 @@ class EpsilonAudit(Record):
 
     claimed: float
     reachable: float
-    """The limit of the bound with ever more runs if the noise is correct: the exact ε of Gaussian noise of this scale. The
-    claim is higher, because its accounting also covers discrete noise."""
+    """What the measured bound approaches with more and more runs, if the noise is correct: the exact ε of Gaussian noise of
+    this scale. The claim of secure sums is higher, because its accounting also covers discrete noise."""
     measured: EpsilonBound
 
     @property
@@ -203,7 +207,7 @@ def bound_epsilon(included: ArrayLike, excluded: ArrayLike, *, delta: float) -> 
     Parameters
     ----------
     included, excluded : array of shape (m,) and (n,)
-        One score per run in which the record was included, or excluded. Higher scores mean that it looks included.
+        One score per run in which the record was included, or excluded. Higher scores mean that the record looks included.
 
     Notes
     -----
@@ -241,7 +245,7 @@ def bound_epsilon(included: ArrayLike, excluded: ArrayLike, *, delta: float) -> 
 def gaussian_epsilon(separation: float, delta: float) -> float:
     """Return the exact ε at δ of Gaussian noise if one record moves the mean by `separation` standard deviations.
 
-    See Balle and Wang (2018).
+    See Balle and Wang (2018). Values above 1,000 are returned as 1,000, and an infinite separation gives infinity.
 
     Examples
     --------
@@ -263,7 +267,7 @@ def gaussian_epsilon(separation: float, delta: float) -> float:
 
 
 def _highest(statistic: Callable[[Matrix, Matrix], Matrix], runs: tuple[Matrix, Matrix], tails: Matrix) -> float:
-    """Return the bound of a statistic of two rates, at the threshold and claim that half of the scores select."""
+    """Return a lower bound of a statistic of two rates: half of the scores select threshold and claim, the rest bound it."""
     included, excluded = runs
     sides = (included, excluded), (-excluded, -included)  # claim that the record is included, or excluded
 
@@ -275,7 +279,7 @@ def _highest(statistic: Callable[[Matrix, Matrix], Matrix], runs: tuple[Matrix, 
 
     cautious = 1 - (1 - LEVEL) / (
         2 * len(tails)
-    )  # corrects for the number of thresholds, so that chance does not select
+    )  # corrects for the number of thresholds, so that chance does not select one
     tried = [np.quantile(np.concatenate([run[::2] for run in both]), 1 - tails) for both in sides]
     bounds = [bounded(side, thresholds, 0, cautious) for side, thresholds in enumerate(tried)]
     _, side, threshold = max(

@@ -14,17 +14,17 @@ from mooring.typing import Array, Matrix
 
 Integers = NDArray[np.int64]
 
-BLOCK_NUMBERS = 2**22  # numbers held at once where rows are worked through in blocks
+BLOCK_NUMBERS = 2**22  # size of the temporary arrays of functions that process rows in blocks
 
 
 def finite_rows(what: str, values: ArrayLike) -> Matrix:
-    """Return `values` as a float64 matrix, or raise an `InputError` if it is empty or not finite."""
+    """Return `values` as a float64 matrix, or raise an `InputError` unless they are a matrix of finite numbers."""
     expected = "a matrix of rows by features, with at least one of each"
     return _finite(what, values, 2, expected, "Pass one record per row; flatten images first.")
 
 
 def finite_vector(what: str, values: ArrayLike) -> Matrix:
-    """Return `values` as a float64 vector, or raise an `InputError` if it is empty or not finite."""
+    """Return `values` as a float64 vector, or raise an `InputError` unless they are a vector of finite numbers."""
     return _finite(what, values, 1, "a vector of at least one value", "Pass one value per row.")
 
 
@@ -42,7 +42,7 @@ def require_length(what: str, values: ArrayLike, *, n_rows: int | None = None) -
 
 
 def require_minimum(what: str, value: int, least: int) -> None:
-    """Raise an `InputError` for a count below `least`."""
+    """Raise an `InputError` for a number below `least`."""
     if value < least:
         raise InputError(what, expected=f"at least {least}", got=str(value), cure=f"Pass {least} or more.")
 

@@ -102,7 +102,7 @@ def write_report(
     command: str = "",
     progress: Progress | None = None,
 ) -> Outcome:
-    """Write the page of everything that a member knows of a study."""
+    """Write the page of everything that a member knows of a study and, if given, of an audit."""
     from mooring.atomic_io import require_absent
 
     path = output or workspace.root / "report.html"
@@ -191,8 +191,8 @@ COMMON: Sequence[Step] = (
                 is_optional=True,
                 hint="the vault is not encrypted if this is empty",
             ),
-            _ask_floor("least_anchor_noise", "Refuse studies with less anchor noise than"),
-            _ask_floor("least_data_noise", "Refuse studies with less private-data noise than"),
+            _ask_floor("least_anchor_noise", "If the method adds anchor noise, refuse less than"),
+            _ask_floor("least_data_noise", "If the method adds private-data noise, refuse less than"),
             _ask_floor(
                 "most_epsilon", "Refuse secure sums beyond this epsilon, added up over all studies of this vault"
             ),
@@ -358,7 +358,7 @@ COMMON: Sequence[Step] = (
     Step(
         name="collect",
         role="analyst",
-        title="Look at the inbox",
+        title="Check the inbox",
         explanation="Check every bundle in the inbox, and list which are accepted, which are missing, and which are "
         "set aside and why.",
         command="collect",
@@ -420,7 +420,7 @@ COMMON: Sequence[Step] = (
             Question("output", "Results", "usual", "--output", default="results"),
             Question(
                 "override",
-                "Deliver above the study's limit",
+                "Deliver although the model's risk is above the study's limit",
                 option="--override",
                 is_optional=True,
                 hint=_REASON,

@@ -1,4 +1,4 @@
-"""How a mechanism describes itself, as values that pages and governance drafts use."""
+"""How a mechanism describes itself: the texts and values that pages and governance drafts use."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Description:
     terms: Terms
     """What governance drafts say."""
     kind: str = ""
-    """What kind of study it is, as a clause after its name; empty if rows are shared."""
+    """What kind of study it is, as a clause that follows the study's name; empty if rows are shared."""
     shares_rows: bool = True
-    """Whether rows leave, rather than totals over them."""
+    """Whether rows leave, rather than totals over rows."""
     has_noisy_rows: bool = False
     """Whether uploaded rows carry noise, which new rows do not."""
     promise: tuple[float, float] | None = None
@@ -54,9 +54,9 @@ class Terms:
     measures: tuple[str, ...]
     """What protects persons, in sentences."""
     files: tuple[tuple[str, str, str], ...]
-    """What is kept, where, and why it is needed."""
+    """For each file: what is kept, where, and why."""
     outputs: tuple[tuple[str, str], ...]
-    """What leaves a participant's environment, and to whom it goes."""
+    """Pairs of what leaves a participant's environment, and to whom it goes."""
     egress: str
     """What egress checks cannot see, in a sentence."""
     recall: str

@@ -1,4 +1,4 @@
-"""What the protocol asks of a mechanism: an `Exchange`, in parts that people use for different things.
+"""What the protocol asks of a mechanism: an `Exchange`, whose parts have different users.
 
 Designers draft a study (`Drafting`), participants check and share rows and use results (`Participation`), the analyst
 gathers contributions and trains (`Analysis`), and pages describe the study (`Presentation`). Attacks on the participants'
@@ -60,11 +60,14 @@ class Drafting(Protocol):
         return MechanismDraft({**entries})
 
     def prepare_public_file(self, entries: Mapping[str, Any], n_components: int | None) -> dict[str, Any]:
-        """Return the entries without the public file, so that the study can be read before the file exists."""
+        """Return the entries without the public file, so that the study can be read before the file exists.
+
+        A mechanism whose studies use no public file raises an `InputError`.
+        """
         self._refuse_public_file()
 
     def fit_public_file(self, study: Study, batches: Callable[[], Iterable[Matrix]]) -> PublicFile:
-        """Compute the public file of a study from public rows."""
+        """Compute the public file of a study from public rows; raise an `InputError` if its studies use none."""
         self._refuse_public_file()
 
     def _refuse_public_file(self) -> NoReturn:
@@ -80,7 +83,7 @@ class Participation(Protocol):
     """Files of a participant that may leave its machine."""
 
     def list_roles(self, study: Study, name: str) -> tuple[str, ...]:
-        """The roles that a participant of a complete study has in steps of this mechanism."""
+        """The further roles that this mechanism gives to a participant or helper of a complete study."""
         return ()
 
     def person_column(self, study: Study) -> str:
@@ -89,20 +92,20 @@ class Participation(Protocol):
 
     @abstractmethod
     def require_floors(self, study: Study, floors: Floors) -> None:
-        """Refuse a study whose noise is below a participant's floors."""
+        """Refuse a study that does not meet a participant's floors, such as the least noise."""
 
     def adapts_rows(self, study: Study) -> bool:
-        """Return whether a table is accepted whatever its rows hold: cells that do not fit are adapted, not refused."""
+        """Return whether a table is accepted whatever its cells hold: those that do not fit are adapted, not refused."""
         return False
 
     def list_refusals(
         self, study: Study, n_rows: int, class_counts: Mapping[str, int] | None
     ) -> Sequence[InputError | RefusedError]:
-        """Return the reasons, apart from measured leakage, why `share` refuses such a table; empty if there are none."""
+        """Return why `share` refuses a table with these numbers of rows, whatever attacks find; empty if it does not."""
         return ()
 
     def describe_persons(self, study: Study, persons: PersonCounts) -> list[str]:
-        """Return sentences on how `share` treats the rows of persons who have several."""
+        """Return sentences on how `share` treats the rows of persons who have several rows."""
         return []
 
     def advise_sharing(self, study: Study) -> str:
@@ -221,11 +224,11 @@ class Analysis(Protocol):
 
     def open_total(self, study: Study, folder: Path, shares: str | Path) -> PairwiseTotal:
         """Open the total from which answers are read, with the combiners' shares in a folder."""
-        problem = f"A study of {self.name} has no total, and answers no questions besides its model."
+        problem = f"A study of {self.name} has no total from which questions could be answered."
         raise InputError("study", problem=problem, cure="Draft a study of secure sums with questions.")
 
     def read_answers(self, folder: Path, study: Study | None = None) -> tuple[AskedAnswer, ...]:
-        """Return the answers that a work folder holds; with a study, those about it."""
+        """Return the answers that a work folder holds; if a study is given, only those of this study."""
         return ()
 
     @abstractmethod
@@ -234,7 +237,7 @@ class Analysis(Protocol):
 
     @abstractmethod
     def specify_model(self, study: Study, outcome: str = "") -> ModelSpec:
-        """Return the inputs and outputs of the study's models of an outcome, which is empty for the label."""
+        """Return the inputs and outputs of the study's models that predict `outcome`; an empty outcome is the label."""
 
 
 class Presentation(Protocol):
@@ -258,17 +261,18 @@ class Presentation(Protocol):
         return ()
 
     def list_warnings(self, study: Study) -> list[str]:
-        """Return what members of a complete roster should know before they begin."""
+        """Return what the members should know before they begin, once the roster is complete."""
         return []
 
     def forecast(
         self, study: Study, *, n_rows: int = 0, n_participants: int = 0, encoded: EncodedRows | None = None
     ) -> StudyForecast | None:
-        """Return what a study is likely to give, from its declaration, the expected rows and its noise alone.
+        """Return what a study is likely to give, from its declaration, its noise and the expected number of rows.
 
-        `n_rows` is expected of all participants together, and 0 means what the study states. `n_participants` of 0 means
-        those of the roster or, in a draft, what the mechanism assumes. With `encoded`, everybody's rows are taken to be
-        like these. Returns None if no number of rows is known, or if the mechanism makes no forecast for such a study.
+        `n_rows` is the number of rows that all participants are expected to have together; 0 stands for the number that the
+        study states. If `n_participants` is 0, it is taken from the roster or, in a draft, assumed by the mechanism. With
+        `encoded`, everybody's rows are taken to be like these rows. Returns None if no number of rows is known, or if the
+        mechanism makes no forecast for such a study.
         """
         return None
 
@@ -276,7 +280,7 @@ class Presentation(Protocol):
 class Assessment(Protocol):
     """What attacks need of a mechanism: how to try them on a participant's own rows, and what an audit compares.
 
-    A module with these functions will do. It loads all attacks, so an exchange loads it only when it is asked for.
+    A module with these functions is enough. The module loads all attacks, so an exchange loads it only when it is needed.
     """
 
     def inspect(
@@ -292,7 +296,7 @@ class Assessment(Protocol):
         """Attack a participant's own rows before anything leaves; `n_rows` and `class_counts` describe the whole table."""
 
     def conclude(self, study: Study, inspection: Inspection) -> Inspection:
-        """Return the same inspection with its decision."""
+        """Return the inspection with its decision filled in."""
 
     def list_audit_points(self, study: Study, parts: Partition, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
         """Return the operating points of an audit: the study's own first, then those requested for comparison."""
@@ -310,4 +314,4 @@ class Exchange(Drafting, Participation, Analysis, Presentation, Protocol):
     @property
     @abstractmethod
     def assessment(self) -> Assessment:
-        """Its attacks and audits, which are loaded here."""
+        """The mechanism's attacks and audits, which are loaded when this property is read."""

@@ -1,4 +1,4 @@
-"""What the protocol hands to a mechanism's `Exchange`, and what it gets back."""
+"""What the protocol hands to a mechanism's `Exchange`, and what the `Exchange` returns."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ class MechanismDraft:
     entries: dict[str, Any]
     above: str = ""
     below: str = ""
-    """Comments around the entries."""
+    """Comments above and below the entries."""
 
 
 @dataclass(frozen=True, eq=False)
 class PublicFile:
-    """A file beside a study that is computed from public rows, such as a projection."""
+    """A file that is computed from public rows and lies beside the study's file, such as a projection."""
 
     arrays: Mapping[str, Matrix]
     """The arrays in the file, by name."""
     name_in: Callable[[str], MechanismSettings]
-    """Takes the file's SHA-256, and returns the study's settings with it."""
+    """Takes the SHA-256 of the file, and returns the mechanism's settings with this digest."""
     description: str
     """The shape of the arrays, in words."""
 
@@ -69,19 +69,19 @@ class AuditRequest:
     """Methods of rotation."""
     anchor_noise_scales: Sequence[float] = ()
     data_noise_scales: Sequence[float] = ()
-    """v and σ of these methods. If empty, those of the study are used."""
+    """v and σ of these methods. If empty, the study's are used; for noise that the study does not have, those of drafts."""
     epsilons: Sequence[float | None] = ()
     """ε of secure sums; None for sums without noise."""
 
 
 @dataclass(frozen=True, eq=False)
 class AuditMaps:
-    """The maps that rows go through before they are attacked in an audit of a study."""
+    """The maps that an audit of a study applies to rows before it attacks what leaves."""
 
     projection: Projection
-    """For operating points that share rows."""
+    """The map at operating points that share rows."""
     features: FeatureMap
-    """For operating points that share sums."""
+    """The map at operating points that share sums."""
 
 
 @dataclass(frozen=True)
@@ -130,10 +130,10 @@ class Predictor(Protocol):
 
     @property
     def schema(self) -> Schema:
-        """The columns of the rows that the model takes, and what it predicts as their label."""
+        """The columns of the rows that the model takes; their label is what the model predicts."""
 
     def predict(self, rows: Matrix) -> Predicted:
-        """Return the predicted values and, if the model has them, the probabilities of the classes."""
+        """Return class codes or numbers and, if the model gives them, the probabilities of the classes."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Forecasts of what a study is likely to give, before anybody shares.
 
-A forecast is computed from the study's declaration, its noise and the expected number of rows. A forecast that is only shown
-to a person may also use the rows of one table.
+A forecast is computed from the study's declaration, its noise and the expected number of rows. A forecast that decides
+nothing, and is only shown to a person, may also use the rows of one table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outlook(Record):
-    """What is likely to come of one question of a study."""
+    """What one question of a study is likely to give."""
 
     question: str
     """"model", "tables", "regression" or "survival"."""
@@ -31,13 +31,13 @@ class Outlook(Record):
 class StudyForecast(Record):
     """What a study is likely to give.
 
-    Unless it is `from_rows`, it depends on nothing but public facts, so that it may decide whether somebody shares.
+    Unless `from_rows` is set, the forecast depends on public facts alone, so that it may decide whether somebody shares.
     """
 
     n_rows: Count
     """Expected number of rows of all participants together."""
     n_participants: Count
-    """Number of participants who have these rows."""
+    """Number of participants that have these rows."""
     outlooks: tuple[Outlook, ...]
     """One outlook per question of the study."""
     tables: dict[str, tuple[tuple[str, ...], ...]]
@@ -73,7 +73,10 @@ class StudyForecast(Record):
 
 
 def weigh_forecast(forecast: StudyForecast | None) -> list[Remark]:
-    """Return reasons against sharing: one per question if no question is likely to have a useful answer, otherwise none."""
+    """Return reasons against sharing: one per question if no question is likely to have a useful answer.
+
+    The list is empty if there is such a question, or no forecast.
+    """
     from mooring.audit.results.decision import Remark  # loads attacks
 
     if forecast is None or forecast.is_advised:

@@ -18,13 +18,14 @@ class Inspection(Record):
 
     n_rows: Count
     class_counts: dict[str, Count] | None
-    """Number of rows of each class of the study."""
+    """Number of rows of each class of the study; None without classes."""
     hazards: tuple[str, ...]
-    """Properties of these rows that make their secret map easy to recover."""
+    """Reasons why `share` refuses such rows, with cures; and properties of the rows that make them easy to recover."""
     warnings: tuple[str, ...]
-    """Warnings that hold for all rows, and what could not be done."""
+    """Warnings about the table as a whole, about cells that `share` would adapt, about persons, and about what could not be
+    done."""
     local_only: Score | None
-    """Cross-validated score of a model of the raw rows alone, which joining has to beat."""
+    """Cross-validated score of a model of the raw rows alone, which joining has to beat; None if it was not measured."""
     verdict: str
     exceeded: tuple[str, ...] = ()
     """Limits of the study that this or an earlier check of these rows did not show to be kept."""
@@ -39,13 +40,13 @@ class Inspection(Record):
     rows_digest: str = ""
     """Keyed digest, by which `share` recognises these rows."""
     refused: tuple[str, ...] = ()
-    """Reasons why `share` refuses such rows, apart from attacks; the hazards say what helps."""
+    """Reasons why `share` refuses such rows, whatever attacks find; `hazards` repeats them with their cures."""
     decision: Decision | None = None
     """Whether to share these rows; None until it is decided."""
     command: str = ""
     """The command that was run."""
     forecast: StudyForecast | None = None
-    """What the study is likely to give, by its declaration alone; None if nothing can be forecast."""
+    """What the study is likely to give, judged by its declaration alone; None if nothing can be forecast."""
     own_forecast: StudyForecast | None = None
     """The same forecast, assuming that everybody's rows are like these. It is shown to a person and decides nothing."""
 

@@ -1,6 +1,6 @@
 """The registered mechanisms: those that come with mooring, and those that `register_exchange` adds.
 
-A mechanism is loaded when it is needed. Its steps, from which help texts are made, are loaded without the rest.
+A mechanism is loaded when it is needed. Help texts need its steps only, which are loaded without the rest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MECHANISMS: dict[str, str | Exchange] = {
 
 
 def register_exchange(exchange: Exchange) -> None:
-    """Add a mechanism to those that studies can name; its name must be new."""
+    """Add a mechanism to those that studies can name; the mechanism's name must be new."""
     if exchange.name in _MECHANISMS:
         problem = f"A mechanism with the name {exchange.name!r} is registered already."
         raise InputError("name of the mechanism", problem=problem, cure="Choose another name.")
@@ -52,7 +52,7 @@ def list_exchanges() -> list[Exchange]:
 
 
 def list_own_steps() -> dict[str, tuple[Sequence[Step], Sequence[Addition]]]:
-    """Return what `own_steps_of` returns for each mechanism."""
+    """Return the own steps and the additions of each mechanism, by its name; see `own_steps_of`."""
     return {name: own_steps_of(name) for name in _MECHANISMS}
 
 
@@ -66,5 +66,5 @@ def own_steps_of(name: str) -> tuple[Sequence[Step], Sequence[Addition]]:
 
 
 def list_sendable_files() -> list[SendableFile]:
-    """Return the kinds of files, of all mechanisms, that may leave a participant's machine."""
+    """Return the files of all mechanisms that may leave a participant's machine."""
     return [form for exchange in list_exchanges() for form in exchange.sendable]

@@ -33,7 +33,7 @@ class Contribution(Record):
     state: str
     """The state in words, without a full stop."""
     rows: Count | None = None
-    """Number of its rows; None if the analyst does not know it."""
+    """Number of rows in the upload; None if the analyst does not know it."""
     fit: float | None = None
     """Correlation of its anchor with the others' anchors; None without an anchor."""
 
@@ -92,16 +92,18 @@ class TrainingRecord(OpenRecord):
     model_digest: str
     study: str
     made_from: str
-    """Digests of the study and of the training data: an alignment's space, or a closing list."""
+    """`study` is the digest of the study. `made_from` is the digest of the training data, which is an alignment's space or a
+    closing list."""
     command: str
     score: Score | None
     """Score of the model; None if the analyst cannot know it."""
     participants: tuple[tuple[str, Score], ...]
-    """Score on each participant's rows of models trained only on the others' rows, by participant."""
+    """For each participant: the score, on its rows, of a model trained only on the rows of the others."""
     alone: tuple[tuple[str, Score], ...]
-    """Score of a model trained on one upload alone, by participant."""
+    """For each participant: the score of a model trained on its upload alone."""
     gain: Gain | None
-    """Score of models of the other uploads minus that of models of one upload alone."""
+    """Score of models trained on the other uploads minus score of models trained on one upload alone, on the same rows; None
+    if it was not measured."""
 
     @property
     def is_whole(self) -> bool:
@@ -113,7 +115,7 @@ class TrainingRecord(OpenRecord):
         return ()
 
     def state_warnings(self) -> list[str]:
-        """Return a sentence on each contribution that was left out, and on what could not be checked."""
+        """Return the findings as sentences, such as one on a contribution that was left out."""
         return [finding.words for finding in self.list_findings()]
 
     def list_tables(self) -> dict[str, Rows]:
@@ -127,10 +129,10 @@ class TrainingRecord(OpenRecord):
 
 @dataclass(frozen=True)
 class Consent:
-    """Decisions of the owner of rows who shares them."""
+    """Decisions of a participant that shares its rows."""
 
     labels: bool = False
-    """Whether the analyst may see the label of every row as it is. A mechanism that shows labels is refused without it."""
+    """Whether the analyst may see the label of every row as it is. If not, rows are not shared where labels are shown."""
     override: str = ""
     """'NAME: REASON': who shares, and why, although the check does not show that the study's limits are kept."""
     command: str = ""
@@ -144,11 +146,12 @@ class CheckSummary(Record):
     rows_digest: str
     """Keyed digest, by which `share` recognises the rows that were checked."""
     exceeded_by_rows: dict[str, tuple[str, ...]]
-    """Limits exceeded in this or an earlier check, by the digest of the rows. A check with another seed cannot undo them."""
+    """By the digest of the rows: the limits that this or an earlier check did not show to be kept. A check with another
+    seed cannot remove a limit from them."""
     advice: str
     """The decision in words."""
     is_warning: bool
-    """Whether the advice is not to share these rows."""
+    """Whether a limit was not shown to be kept, or the advice is not to share these rows."""
     command: str
     """The command that was run."""
     answer: str = ""
@@ -161,13 +164,13 @@ class CheckSummary(Record):
 
     @property
     def exceeded(self) -> tuple[str, ...]:
-        """Limits of the study that a check did not show these rows to keep."""
+        """Limits of the study that some check of these rows did not show to be kept."""
         return self.exceeded_by_rows[self.rows_digest]
 
 
 @dataclass(frozen=True)
 class ShareResult(Record):
-    """The result of sharing. In studies of secure sums, only the digest may leave the vault."""
+    """The result of sharing. In studies of secure sums, the number of rows must not leave the vault."""
 
     n_rows: Count
     bundle_digest: str
@@ -183,13 +186,13 @@ class ShareResult(Record):
     """Keyed digest, by which the report recognises whether these rows were checked. It stays in the vault."""
     override: str = ""
     exceeded: tuple[str, ...] = ()
-    """Who shared, and why, although these limits of the study were not shown to be kept."""
+    """`override` says who shared, and why, although the limits in `exceeded` were not shown to be kept."""
     command: str = ""
     """The command that was run."""
 
     @classmethod
     def of(cls, entry: Entry, **rest: Any) -> ShareResult:
-        """Return what the ledger records of an upload, with further fields."""
+        """Return the result from an upload's entry in the ledger; `rest` holds the fields that the ledger does not have."""
         rest |= {"rows_digest": entry.rows_digest, "override": entry.override, "exceeded": entry.exceeded}
         return cls(entry.n_rows, entry.bundle or "", **rest)
 
@@ -204,12 +207,12 @@ class StepResult(Record):
     """The result of a step that only one mechanism has, such as making an anchor."""
 
     output: str
-    """The file."""
+    """The file that was written."""
     digest: str
-    """Its SHA-256."""
+    """SHA-256 of the file."""
     lines: tuple[str, ...]
-    """Sentences on what it holds."""
+    """Sentences on what the file holds."""
     is_whole: bool = True
-    """Whether nothing was left out of it."""
+    """Whether nothing was left out of the file."""
     hand_off: str = ""
-    """A sentence on whom to send it to."""
+    """A sentence on whom to send the file to."""

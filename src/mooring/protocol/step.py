@@ -1,6 +1,6 @@
-"""What a step of a study is: who takes it, what it needs, makes and asks, its command, and what it does.
+"""What a step of a study is: who takes it, what it needs, makes and asks, which command takes it, and what it does.
 
-This module names things and loads nothing heavy: help texts and the documentation are made from the steps.
+This module loads nothing heavy, since help texts are made from the steps.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from mooring.protocol.workspace import Outcome, Workspace, has_file
 
 TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
 AGREE = "Agree on a study"
-SHARE_ONCE = "Participants: look, then upload once"
+SHARE_ONCE = "Participants: check, then upload once"
 ANALYSE = "The analyst: gather, train, hand back"
 USE = "Participants: use the joint model"
 AFTERWARDS = "At any time"
 """Headings under which steps and their commands are listed."""
 Value = str | float | bool | Path | tuple[str, ...] | tuple[Path, ...] | None
-"""An answer to a question: text, a number, a tick, one file or one word of a list, or several."""
+"""An answer to a question: text, a number, a tick, a file, a word of a list, or several of these; None if it is left out."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,13 @@ class Item:
     what: str
     """A noun phrase that fits into a sentence."""
     files: tuple[str, ...] = ()
-    """Patterns below the folder. NAME stands for the member, STUDY for the study, RECORDS for where records are kept."""
+    """Patterns of paths below the folder. NAME stands for the member's name, STUDY for the study's name, and RECORDS for the
+    folder of the member's records."""
     holds: Callable[[Workspace], bool] | None = None
-    """Tests whether it is there; None to look for the files."""
+    """Tests whether the item is there; None to look for the files."""
 
     def is_there(self, workspace: Workspace) -> bool:
-        """Whether a folder has it."""
+        """Whether a folder has the item."""
         return (
             self.holds(workspace)
             if self.holds is not None
@@ -66,7 +67,7 @@ class Choice:
     words: str = ""
     """The label on a page; the value itself if empty."""
     flag: str = ""
-    """The option of the command that chooses it; empty if the command takes the value."""
+    """The option of the command that chooses this entry; empty if the command takes the value."""
 
 
 Choices = tuple[Choice, ...] | Callable[[Workspace], Sequence[str]]
@@ -79,10 +80,10 @@ class Question:
     name: str
     """The parameter of the step's function."""
     label: str
-    """The text of the question; fields of the study may stand in it, as in `str.format`."""
+    """The text of the question; it may have fields of the study, as for `str.format`."""
     kind: Literal["text", "number", "password", "tick", "choice", "many", "usual"] = "text"
-    """`many` takes several answers, chosen from a list or separated by commas. A `password` is a new one, so it
-    is asked for twice.     `usual` is not asked; its answer is the file or folder that `default` names."""
+    """`many` takes several answers, chosen from a list or separated by commas. A `password` is a new one, so it is asked for
+    twice. `usual` is not asked; its answer is the file or folder that `default` names."""
     option: str = ""
     """The command's option; empty for its argument."""
     choices: Choices = ()
@@ -92,10 +93,10 @@ class Question:
     """The preselected answer; empty if a person has to choose."""
     is_optional: bool = False
     is_rare: bool = False
-    """Whether a page folds it away."""
+    """Whether a page folds the question away."""
     hint: str = ""
     when: Callable[[Workspace], bool] | None = None
-    """Whether it is asked in a folder; None for always."""
+    """Whether the question is asked in a folder; None if it always is."""
 
     def word(self, workspace: Workspace) -> str:
         """Return the label, with fields of the study filled in."""
@@ -109,7 +110,10 @@ class Question:
 
     @property
     def is_kept(self) -> bool:
-        """Whether other steps offer the last answer again: files and names of columns, never a reason or a member's name."""
+        """Whether other steps offer the last answer again: files, and lists that were typed in, such as names of columns.
+
+        A reason or a member's name is never offered again.
+        """
         return bool(self.endings) or (self.kind == "many" and not self.is_list)
 
     @property
@@ -118,7 +122,7 @@ class Question:
         return bool(self.endings or self.choices)
 
     def read(self, texts: Sequence[str], workspace: Workspace) -> Value:
-        """Return the answer from the text of each given entry; text that is no answer is refused."""
+        """Return the answer that the entries of a form give; refuse entries that are not a valid answer."""
         if self.kind == "usual":
             return workspace.root / self.default
         entries = [entry for entry in texts if entry]
@@ -185,14 +189,14 @@ class Awaited:
     """Files of several members that a step takes together, one from each."""
 
     file: str
-    """Its path below the folder; NAME stands for the member that made it."""
+    """The path of each file below the folder; NAME stands for the member that made the file."""
     names: Callable[[Workspace], Iterable[str]]
-    """Returns the members that make one."""
+    """Returns the members that make such a file."""
     enough: Callable[[Workspace], int] | None = None
     """Returns how many of the files suffice; None for all. Once that many are there, the step waits for the others only for
     a while."""
     ready: Callable[[Workspace], Collection[str]] | None = None
-    """Returns the members whose file can be used; None for all that are there."""
+    """Returns the members whose file can be used; None if every file that is there can be used."""
 
     def list_missing(self, workspace: Workspace) -> tuple[list[str], bool]:
         """Return the members whose file is not ready, and whether the files that are ready suffice."""
@@ -213,16 +217,16 @@ ASK_BUNDLES = Question("bundles", "Bundles", "usual", "--bundles", default="inbo
 
 @dataclass(frozen=True)
 class Sent:
-    """A file that a step makes for other members; people carry it, or it goes through a place."""
+    """A file that a step makes for other members. People carry the file, or it goes through a place."""
 
     file: str
-    """Its path below the folder. NAME stands for the sender, STUDY for the study, RECIPIENT for each recipient."""
+    """The file's path below the folder. NAME stands for the sender, STUDY for the study, RECIPIENT for each recipient."""
     to: str = "everybody"
-    """The role of its recipients."""
+    """The role of the recipients."""
     arrives: str = ""
-    """The subfolder of the recipient's folder in which steps look for it; empty for that folder itself."""
+    """The subfolder of the recipient's folder in which steps look for the file; empty for the recipient's folder itself."""
     grows: bool = False
-    """Whether a later version may replace it."""
+    """Whether a later version may replace the file."""
 
 
 @dataclass(frozen=True)
@@ -231,14 +235,14 @@ class Step:
 
     name: str
     role: str
-    """The role that takes it: designer, participant, analyst, everybody, or one that the mechanism names."""
+    """The role that takes the step: designer, participant, analyst, everybody, or a role that the mechanism names."""
     title: str
     explanation: str
-    """What it does, in one sentence."""
+    """What the step does, in a sentence or two."""
     command: str
-    """The words that follow `mooring`, without options that questions stand for."""
+    """The words that follow `mooring`, without the options that answer questions."""
     phase: str
-    """The heading under which its command is listed."""
+    """The heading under which the command is listed."""
     needs: tuple[Item, ...] = ()
     makes: tuple[Item, ...] = ()
     sends: tuple[Sent, ...] = ()
@@ -251,13 +255,13 @@ class Step:
     run: Callable[..., Outcome] | None = None
     """Takes the folder, the answers by name, `command` and `progress`; None for a step that has a command only."""
     when: Callable[[Workspace], bool] | None = None
-    """Whether somebody may take it in a folder; None for always."""
+    """Whether the step can be taken in a folder; None if it always can."""
     advise: Callable[[Workspace], tuple[str, bool] | None] | None = None
-    """Returns what an earlier step advises about this one, and whether that is a warning."""
+    """Returns an earlier step's advice about this step and whether the advice is a warning, or None without advice."""
     after: str = ""
-    """For steps of a mechanism, the step that it follows."""
+    """For a step of a mechanism: the step that it follows."""
     is_optional: bool = False
-    """Whether a study goes on without it."""
+    """Whether a study can go on without the step."""
 
     def list_questions(self, workspace: Workspace) -> tuple[Question, ...]:
         """Return the questions that are asked in a folder."""
@@ -276,7 +280,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Addition:
-    """Additions of a mechanism to a common step, and texts that replace its own."""
+    """Additions of a mechanism to a common step, and texts that replace those of the step."""
 
     step: str
     """The name of the common step."""

@@ -1,7 +1,7 @@
 """The steps of a study: those that every study has, and those of its mechanism, in the order in which they are taken.
 
-Commands, the desk and the documentation read this list. `state_of` says which steps are done in a folder, which can be
-taken now, and what the others wait for.
+Commands, the desk and the documentation read these steps. `state_of` says which steps are done in a folder, which can be
+taken now, and what the other steps wait for.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 
 
 def list_commands() -> dict[str, str]:
-    """Return the first words of the commands of all steps, in their order, with the heading of each."""
+    """Return the first word of each step's command, in order, with its heading; commands with an option are left out."""
     added = [step for steps, _ in list_own_steps().values() for step in steps]
     return {step.command.split()[0]: step.phase for step in arrange_steps(added, ()) if "--" not in step.command}
 
 
 def explain_command(words: str) -> str:
-    """Return what a command does, in the sentences of its steps; `words` are those that follow `mooring`."""
+    """Return what a command does, in the sentences of its steps; empty for a command of no step.
+
+    `words` are the command's words that follow `mooring`.
+    """
     by_mechanism = {
         name: " ".join(dict.fromkeys(step.explanation for step in steps if step.command == words))
         for name, steps in list_steps().items()
@@ -39,7 +42,7 @@ def explain_command(words: str) -> str:
 
 
 def arrange_steps(steps: Iterable[Step], additions: Iterable[Addition]) -> list[Step]:
-    """Return the common steps with the steps and additions of a mechanism."""
+    """Return the common steps with further steps and additions, which come from a mechanism."""
     added = {addition.step: addition for addition in additions}
     arranged = [added[step.name].extend(step) if step.name in added else step for step in COMMON]
     for step in steps:
@@ -49,7 +52,7 @@ def arrange_steps(steps: Iterable[Step], additions: Iterable[Addition]) -> list[
 
 
 def list_steps() -> dict[str, list[Step]]:
-    """Return all steps of a study in the order in which they are taken, by mechanism."""
+    """Return, for each mechanism, all steps of its studies in the order in which they are taken."""
     return {name: arrange_steps(*added) for name, added in list_own_steps().items()}
 
 
@@ -76,13 +79,14 @@ class StepState:
     step: Step
     is_done: bool
     waits_for: tuple[Item, ...]
-    """What it needs and does not have yet; empty for a step that can be taken now."""
+    """What the step needs and the folder does not have yet; empty if the step can be taken now."""
 
 
 def state_of(workspace: Workspace) -> list[StepState]:
     """Return the steps that the owner of a folder may take, in their order, with the state of each.
 
-    Without a study, only joining is known. While the owner's role is unknown, steps that need a roster are left out too.
+    Without a study, the only such step is joining. While the owner's role is unknown, steps that need a roster are left out,
+    too. So are steps that have a command only.
     """
     workspace = workspace.as_it_is()
     who = workspace.identify()

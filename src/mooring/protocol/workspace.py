@@ -49,21 +49,21 @@ class Workspace:
     pages: Pages = field(repr=False)
     """Writes the pages of steps."""
     engine: Any = field(default=None, repr=False)
-    """Runs the analyst's long steps; None for this process."""
+    """Runs the analyst's long steps; None to run them in this process."""
     mapping: Path | None = None
     """The file that says how this site's own table is read; None for the usual one."""
     ask_passphrase: Callable[[Path], str | None] = field(default=lambda vault: None, repr=False)
     """Asks a person for the passphrase of a vault."""
     opened: Vault | None = field(default=None, repr=False)
-    """The vault, once it is open: a passphrase is asked once."""
+    """The vault once it is open, so that the passphrase is asked for only once."""
     fitted: Schema | None = None
-    """The columns that a table was last found to fit."""
+    """The study's schema if the table that was last examined fits it; otherwise None."""
     is_misfit: bool = False
-    """Whether the table that was last looked at does not fit, so that sharing it would be refused."""
+    """Whether sharing the table that was last examined would be refused, because the table does not fit."""
     _read: tuple[tuple[int, ...], Study] | None = field(default=None, repr=False)
     """The study as it was last read, with the version of its file."""
     _owner: Identity | None = field(default=None, repr=False)
-    """The owner of a folder that is taken as it is; see `as_it_is`."""
+    """The owner, if it is not looked up any more; see `as_it_is`."""
 
     @classmethod
     def at(cls, root: Path, pages: Pages) -> Workspace:
@@ -79,7 +79,7 @@ class Workspace:
 
     @property
     def vault(self) -> Vault:
-        """The vault; an error where there is none, or where its passphrase was not given."""
+        """The vault, which is opened first; an error is raised if there is none, or its passphrase is not given."""
         from mooring.protocol.storage.vault import Vault
 
         if self.opened is None:
@@ -88,7 +88,7 @@ class Workspace:
 
     @property
     def study(self) -> Study:
-        """The study; it is read again when its file has changed."""
+        """The study; its file is read again if it has changed, except in a folder from `as_it_is`."""
         from mooring.protocol.messages.study import Study
 
         if self._owner is not None and self._read is not None:
@@ -145,7 +145,7 @@ class Workspace:
         return Identity()
 
     def as_it_is(self) -> Workspace:
-        """Return this folder with its present owner and study, which are not looked up again at every question."""
+        """Return this folder with its present owner and study, which are then not looked up again."""
         owner = self.identify()
         if self.has_study:
             _ = self.study  # is read here if it has changed
@@ -175,7 +175,7 @@ class Outcome:
     result: Any
     """The typed result of the step."""
     record: Mapping[str, Any]
-    """The same for programs, as values that JSON can hold."""
+    """The result for programs, as values that JSON can hold."""
     lines: tuple[str, ...]
     """Sentences on what was done."""
     hand_off: tuple[str, ...] = ()
@@ -195,7 +195,7 @@ class Outcome:
 
 
 class Pages(Protocol):
-    """Writes the pages of steps; `mooring.report` does."""
+    """Writes the pages of steps; `mooring.report` implements this protocol."""
 
     def write_check(self, study: Study, inspection: Inspection, output: Path) -> None:
         """Write the page of a check."""
@@ -203,7 +203,7 @@ class Pages(Protocol):
     def write_report(
         self, study: Study | None, records: Path, output: Path, *, audit: Path | None = None, examples: bool = True
     ) -> Outcome:
-        """Write the page of everything that a member knows of a study, and of an audit."""
+        """Write the page of everything that a member knows of a study and, if given, of an audit."""
 
 
 def has_file(workspace: Workspace, pattern: str) -> bool:

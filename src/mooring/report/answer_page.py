@@ -1,4 +1,4 @@
-"""From an answer that was read off a total to its pictures and one page."""
+"""The pictures, the tables and the page of an answer that was read off a total."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AnswerSection:
     """What a page shows of an answer."""
 
     question: str
-    """The command that asked for it."""
+    """The command that asked for the answer."""
     answer: Answer
 
     @property
@@ -52,7 +52,7 @@ class AnswerSection:
 
     @property
     def tables(self) -> dict[str, Rows]:
-        """Tables by title; numbers at risk before the life table."""
+        """Tables by title. Survival curves begin with the numbers at risk."""
         tables = dict(self.answer.list_tables())
         if isinstance(self.answer, SurvivalCurves):
             return {"Numbers at risk": list_at_risk(self.answer), **tables}
@@ -72,7 +72,10 @@ def list_sections(answers: Sequence[AskedAnswer]) -> list[AnswerSection]:
 
 
 def find_leading(sections: Sequence[AnswerSection]) -> AnswerSection | None:
-    """Return the answer whose picture opens a report: the last with a picture; associations only if no other has one."""
+    """Return the answer whose picture opens a report: the last answer with a picture; None if no answer has one.
+
+    Associations open a report only if no other answer has a picture.
+    """
     drawn = [section for section in sections if section.charts]
     leading = [section for section in drawn if not isinstance(section.answer, Associations)]
     return next(reversed(leading or drawn), None)
@@ -85,7 +88,7 @@ def render_answer(answer: Answer, *, question: str) -> str:
 
 
 def draw_answer(answer: Answer) -> list[Chart]:
-    """Return the pictures of an answer: survival curves, shares by group, or estimates with their intervals."""
+    """Return the pictures of an answer: survival curves, shares by group, or estimates with intervals; empty for others."""
     if isinstance(answer, SurvivalCurves):
         return [_draw_curves(answer)]
     if isinstance(answer, Description):
@@ -139,7 +142,10 @@ def _draw_curves(answer: SurvivalCurves) -> Chart:
 
 
 def _draw_shares(answer: Description) -> list[Chart]:
-    """Return shares of the levels of categories, one mark per group. Of two levels, only the second is drawn."""
+    """Return the chart of the shares of categories' levels, one mark per group; an empty list without categories.
+
+    If a category has two levels, only the second one is drawn.
+    """
     shares = [entry for entry in answer.statistics if entry.statistic == "share" and not math.isnan(entry.estimate)]
     levels = {column: [entry.level for entry in shares if entry.column == column] for column in _columns(shares)}
     lines = [
@@ -173,7 +179,7 @@ def _columns(entries: Sequence[Statistic]) -> Iterable[str]:
 
 
 def _draw_intervals(entries: Sequence[tuple[str, float, float, float]], title: str, neutral: float) -> Chart:
-    """Return estimates as marks on their intervals, one line each; a dashed line marks no effect."""
+    """Return estimates as marks on their intervals, one line each; a dashed line stands at the value of no effect."""
     lows, highs = [low for _, _, low, _ in entries], [high for _, _, _, high in entries]
     low, high = min(*lows, neutral), max(*highs, neutral)
     room = 0.04 * (high - low)

@@ -83,7 +83,8 @@ class AuditSection:
     result: AuditResult
     plan: Plan | None = None
     detailed_point: PointResult | None = None
-    """The point to show in detail; None for the chosen point or, without one, the point with the least error above zero."""
+    """The point to show in detail. If it is None, the chosen point is shown or, without a chosen point, the point with the
+    least error above zero."""
 
     measures = MEASURES
     questions = RISKS
@@ -120,7 +121,7 @@ class AuditSection:
         return [
             *self.result.sentences,
             self.result.joining,
-            *(f"{point.title}, in place of rows: {state_total(point)}" for point in instead),
+            *(f"If sums were uploaded instead of rows ({point.title}): {state_total(point)}" for point in instead),
         ]
 
     @cached_property
@@ -135,23 +136,23 @@ class AuditSection:
 
     @cached_property
     def images(self) -> list[tuple[str, str]]:
-        """Images, original and rebuilt, as titles and data URLs; none for tables."""
+        """Images, original and rebuilt, as pairs of a title and a data URL; empty for tables."""
         return list_images(self.tried)
 
     @property
     def points(self) -> list[PointResult]:
-        """The points at which rows are shared: those without a figure, then the worst first."""
+        """The points at which rows are shared, in the order of `order_points`."""
         return order_points(self.tried)
 
     @property
     def gain_heading(self) -> str:
-        """What a column of gains is called."""
+        """The heading of the column of gains."""
         gain = next((point.gain for point in self.tried.points if point.gain is not None), None)
-        return "points over alone" if gain is None or gain.is_percent else f"{gain.metric} over alone"
+        return "percentage points over alone" if gain is None or gain.is_percent else f"{gain.metric} over alone"
 
     @cached_property
     def detailed(self) -> PointResult | None:
-        """The point shown in detail; None where no attack could be run at it."""
+        """The point shown in detail; None if there is none, or if no attack could be run at it."""
         headline = None if self.result.chosen is None else self.result.headline_point
         chosen = headline if headline is not None and headline.point.shares_rows else None
         point = self.detailed_point or chosen or _least_protected_that_hides_something(self.result)
@@ -159,7 +160,7 @@ class AuditSection:
 
     @property
     def risks(self) -> dict[str, dict[str, tuple[str, Figure]]]:
-        """All figures at the detailed point by risk and measure, each with the name of the strongest attack by it."""
+        """All figures at the detailed point by risk and measure, each with the name of the attack that reaches it."""
         point = self.detailed
         figures = {name: worst for name in MEASURES if point is not None and (worst := point.worst(name)) is not None}
         by_risk = {
@@ -169,18 +170,18 @@ class AuditSection:
 
     @property
     def examples(self) -> Examples | None:
-        """Rows of a table, original beside rebuilt; None for images, and where no rows are kept."""
+        """Rows of a table, original beside rebuilt; None if rows are images or were not kept."""
         examples = None if self.detailed is None else self.detailed.examples
         return None if examples is None or examples.image_shape else examples
 
     @property
     def has_examples(self) -> bool:
-        """Whether the page shows anybody's rows."""
+        """Whether the results hold anybody's rows, so that the page may show them."""
         return any(point.examples is not None for point in self.tried.points)
 
     @property
     def persons(self) -> list[Person]:
-        """The rows in words, where columns are known."""
+        """The rows in words; empty if the columns are not known."""
         examples = self.examples
         if examples is None or not examples.columns:
             return []
@@ -203,7 +204,7 @@ class AuditSection:
 
     @property
     def example_lines(self) -> list[tuple[int, str, tuple[float, ...]]]:
-        """The rows as numbers. A line has the number of the row, what it shows, and the values of the first columns."""
+        """The rows as numbers: the row's number, its version (such as "rebuilt"), and the values of the first columns."""
         examples, n = self.examples, len(self.example_columns)
         if examples is None:
             return []
@@ -221,24 +222,24 @@ class AuditSection:
 
     @property
     def totals_alone(self) -> Score | None:
-        """Training alone with the features of the totals."""
+        """The score of training alone with the features of the totals; None if it was not measured."""
         return next((point.alone for point in self.totals if point.alone is not None), None)
 
     @property
     def guesses(self) -> list[str]:
-        """What an attacker without the totals reaches, by the measures of membership."""
+        """What an attacker without the totals reaches by each measure of membership; an empty text if this is not known."""
         worst = [self.totals[0].worst(measure) for measure in ("membership_auc", *FALSE_POSITIVE_RATES)]
         return ["" if pair is None else pair[1].describe().control or "" for pair in worst]
 
     @property
     def chances(self) -> list[str]:
-        """What chance reaches by each measure of membership; n non-members cannot show a false positive rate below 1 / n."""
+        """What chance reaches by each measure of membership; with n non-members, no false positive rate is below 1 / n."""
         worst = [self.totals[0].worst(measure) for measure in ("membership_auc", *FALSE_POSITIVE_RATES)]
         return [pair[1].describe().chance or "" for pair in worst if pair is not None]
 
     @property
     def scope(self) -> str:
-        """Against whom the guarantee of the totals holds; empty without a guarantee, and for a self-attack."""
+        """Against whom the guarantee of the totals holds; empty without a guarantee, or if only totals were audited."""
         guarded = (point.point for point in self.totals if point.point.promise is not None)
         scope = next((point.state_scope() for point in guarded), "")
         return scope if self.result.row_points else ""
@@ -266,7 +267,7 @@ class AuditSection:
         return f"{odds:,.0f}" if odds >= 100 else f"{odds:.3g}"
 
     def find_beyond(self, point: PointResult) -> Figure | None:
-        """The strongest attack's AUC with more colluders than the guarantee allows for."""
+        """The strongest attack's AUC with more colluders than the guarantee allows for; None if it was not measured."""
         outcome = find_strongest(point.beyond, "membership_auc")
         return None if outcome is None else outcome.figures["membership_auc"]
 
@@ -277,7 +278,7 @@ def render_audit(result: AuditResult, *, command: str) -> str:
 
 
 def render_plan(plan: Plan, *, command: str) -> str:
-    """The page of a plan: the verdict first."""
+    """The page of a plan."""
     best = plan.recommended if plan.recommended is not None and plan.recommended.point.shares_rows else None
     return _render("Which operating point, if any", plan, AuditSection(plan.audit, plan, best), command)
 
@@ -292,12 +293,12 @@ def _render(title: str, audited: AuditResult | Plan, section: AuditSection, comm
 
 
 def _draw_pictures(audited: AuditResult | Plan, result: AuditResult) -> list[Picture]:
-    """Return what joining gives, what an attacker gets and the trade-off, at the point that the page is about."""
+    """Return pictures of what joining gives, what an attacker gets and the trade-off, for the point of the headline."""
     point, references = result.headline_point, result.references
     if point is None:
         return []
     compared = Comparison("simulated", result.find_alone(point), point.deployed, references.pooled_raw)
-    gain = "The two were not compared row by row." if point.gain is None else point.gain.sentence()
+    gain = "Alone and together were not compared row by row." if point.gain is None else point.gain.sentence()
     chosen = point if len(result.usable_points) == 1 or result.chosen is not None else None
     caveat = "" if chosen is not None else f"This is the least safe setting that a study may have ({point.title})."
     return [
@@ -308,7 +309,7 @@ def _draw_pictures(audited: AuditResult | Plan, result: AuditResult) -> list[Pic
 
 
 def compare_mechanisms(result: AuditResult) -> list[MechanismLine]:
-    """Return every mechanism that an audit simulated, from training alone to pooling."""
+    """Return a line for each mechanism that an audit simulated, between training alone and pooling all raw rows."""
     leaves_nothing = ("nothing", "nothing leaves", "nothing")
     lines = [MechanismLine("alone", result.references.local_only, *leaves_nothing)]
     alone = next((point.alone for point in result.totals if point.alone is not None), None)
@@ -334,7 +335,7 @@ def _pick_cells(number: int | None, cells: Sequence[Cell]) -> Person:
 
 
 def _least_protected_that_hides_something(result: AuditResult) -> PointResult | None:
-    """Return the point with the least error above zero or, if there is none, the first; None if no attack was run."""
+    """Return the point with the least error above zero; if all errors are zero, the first; None if no attack was run."""
     known = [(point, worst[1].value) for point in order_points(result) if (worst := point.worst()) is not None]
     hiding = [(point, value) for point, value in known if value > 1e-6]
     return next((point for point, _ in hiding or known), None)

@@ -46,10 +46,11 @@ _LEVELS = (("chance", "chance", DOTTED, QUIET), ("without the upload", "control"
 
 
 def draw_audit(audit: AuditResult | Plan) -> dict[str, Chart]:
-    """Return the charts `frontier`, `envelope` and `membership`, which a notebook shows; empty charts are left out.
+    """Return the charts `frontier`, `envelope` and `membership` by name, for a notebook; empty charts are left out.
 
-    The frontier and the envelope of a plan show the points that were tried. The frontier also marks the plan's limit,
-    if it bounds an error, and the recommended point, with its figures on the rows that the search did not use.
+    The frontier and the envelope of a plan show the points that were tried; the membership chart shows the report. The
+    frontier also marks the plan's limit, if the limit bounds an error, and the recommended point. The figures of the
+    recommended point come from the rows that the search did not use.
     """
     result, tried = (audit.audit, audit.tried) if isinstance(audit, Plan) else (audit, audit)
     charts = {"frontier": _frontier(audit), "envelope": _envelope(tried), "membership": _membership(result)}
@@ -57,17 +58,20 @@ def draw_audit(audit: AuditResult | Plan) -> dict[str, Chart]:
 
 
 def order_points(result: AuditResult) -> list[PointResult]:
-    """Return operating points as tables and charts number them: those without a figure, then the least protected first."""
+    """Return the points at which rows are shared, in the order in which tables and charts number them.
+
+    Points at which no attack could be run come first; then come the others, the least protected first.
+    """
     return sorted(result.row_points, key=lambda point: -1.0 if (worst := point.worst()) is None else worst[1].value)
 
 
 def _is_known(measured: _Measured | None) -> TypeGuard[_Measured]:
-    """Return whether there is a value."""
+    """Return whether a score or figure is given and is not NaN."""
     return measured is not None and not math.isnan(measured.value)
 
 
 def _whiskers(area: Area, measured: Figure | Score, at: float, *, upright: bool = False) -> list[Shape]:
-    """Return a thin line over an interval, at a place of the other axis; nothing if the interval is not known."""
+    """Return a thin line over an interval, at the value `at` of the other axis; empty if the interval is not known."""
     ends = measured.interval if isinstance(measured, Figure) else measured
     if math.isnan(ends.low):
         return []
@@ -75,7 +79,7 @@ def _whiskers(area: Area, measured: Figure | Score, at: float, *, upright: bool 
 
 
 def _frontier(audit: AuditResult | Plan) -> Chart | None:
-    """Return the score as deployed against what the strongest attack leaves unrecovered, with one mark per point."""
+    """Return the chart of score against the strongest attack's error, one mark per point; None if no point has both."""
     result, plan = (audit.tried, audit) if isinstance(audit, Plan) else (audit, None)
     limit = plan.limit if plan is not None and plan.limit.at_least else None
     measure = _ERROR if limit is None else limit.measure
@@ -128,7 +132,7 @@ def _frontier(audit: AuditResult | Plan) -> Chart | None:
 def _place_points(
     area: Area, shown: Sequence[tuple[PointResult, Score, str, Figure]], shapes: list[Shape]
 ) -> list[tuple[str, Shape]]:
-    """Add the line of the points that no other beats in score and protection, then a mark per point; return the legend."""
+    """Add a line through the Pareto-optimal points, by score and error, and a mark for each point; return the legend."""
     places, legend = {(error.value, score.value) for _, score, _, error in shown}, []
     best = sorted((x, y) for x, y in places if not any(a >= x and b >= y and (a, b) != (x, y) for a, b in places))
     if len(best) > 1:
@@ -145,13 +149,16 @@ def _place_points(
 
 
 def _errors(point: PointResult) -> list[tuple[float, str]]:
-    """Return every attack's error at a point, with its name."""
+    """Return the errors at a point, each with the name of its attack; attacks without an error are left out."""
     figures = ((outcome.figures.get(_ERROR), outcome.attack) for outcome in point.outcomes)
     return [(figure.value, attack) for figure, attack in figures if figure is not None and not math.isnan(figure.value)]
 
 
 def _envelope(result: AuditResult) -> Chart | None:
-    """Return the strongest attack at each point as a line, and every other attack as a mark above it."""
+    """Return the chart of every attack's error at each point, with a line through the strongest; None without errors.
+
+    A single point has a bar for each attack instead.
+    """
     numbered = [
         (k, point, *worst)
         for k, point in enumerate(order_points(result), start=1)
@@ -184,7 +191,7 @@ def _envelope(result: AuditResult) -> Chart | None:
 
 
 def _envelope_at_one_point(point: PointResult, strongest: str, figure: Figure) -> Chart:
-    """Return a bar per attack, the strongest in red, beside chance and the guess without the upload."""
+    """Return a bar for each of the strongest attacks, the first in red, with lines for chance and for the control."""
     known = sorted(_errors(point))[:_MOST_ATTACKS]
     area = Area(
         Axis.even("error (0 is exact recovery)", 0.0, 1.6, ".1f"),
@@ -204,7 +211,7 @@ def _envelope_at_one_point(point: PointResult, strongest: str, figure: Figure) -
 
 
 def _membership(result: AuditResult) -> Chart | None:
-    """Return the ROC of the strongest attack on membership at up to four points, with both rates on a log scale."""
+    """Return the ROC curve of the strongest membership attack at up to four points, on log scales; None without curves."""
     strongest = [
         (point.title, find_strongest(point.outcomes, "membership_at_1_percent")) for point in order_points(result)
     ]
@@ -231,16 +238,16 @@ def _spread(entries: Sequence[_T]) -> list[_T]:
 
 @dataclass(frozen=True)
 class ErrorTable:
-    """Every attack's error at every point."""
+    """Every attack's error at every point at which rows are shared and an attack could be run."""
 
     points: tuple[tuple[int, str], ...]
     """Number and title of each point."""
     lines: dict[str, tuple[tuple[float, bool] | None, ...]]
-    """Errors by attack, and whether it is the strongest at the point; None where an attack does not apply."""
+    """By attack and point: the error, and whether this attack is the strongest there; None if the attack has no error."""
 
 
 def tabulate_errors(result: AuditResult) -> ErrorTable | None:
-    """Return every attack's error at every point, points by their number; None if no attack could be run."""
+    """Return the table of errors, with points by the numbers of `order_points`; None if no attack could be run."""
     points = [(k, point, worst) for k, point in enumerate(order_points(result), start=1) if (worst := point.worst())]
     by_point = [{attack: value for value, attack in _errors(point)} for _, point, _ in points]
     lines = {
@@ -254,9 +261,10 @@ def tabulate_errors(result: AuditResult) -> ErrorTable | None:
 
 
 def list_images(result: AuditResult) -> list[tuple[str, str]]:
-    """Return strips of images as titles and PNGs in data URLs, at up to four points; empty for tables.
+    """Return strips of images as pairs of a title and a PNG in a data URL; empty if the audit keeps no images.
 
-    Points are in the order of their protection, the least protected first.
+    The strips show the original images, their projections, what was rebuilt at up to four points (the least protected
+    first) and, if there is one, the guess without the upload.
     """
     having = [
         (worst[1].value, worst[0], point.title, point.examples)
@@ -291,7 +299,7 @@ class Comparison:
 
 
 def draw_comparisons(entries: Sequence[Comparison]) -> Chart | None:
-    """Return each site's score alone and together, joined by a line, with intervals; None without a joint model."""
+    """Return the chart of each site's scores alone and together, with intervals; None if no joint score is known."""
     shown = [entry for entry in entries if _is_known(entry.together)][:_MOST_BARS]
     scores = [score for entry in shown for score in (entry.together, entry.alone, entry.pooled) if _is_known(score)]
     if not shown:
@@ -329,7 +337,7 @@ def _name_kind(point: PointResult) -> str:
 
 
 def draw_mechanisms(result: AuditResult, chosen: PointResult | None = None) -> Chart | None:
-    """Return every mechanism's score against the members that an attacker recognises, with a ring around the chosen one."""
+    """Return the chart of score against members recognised, with a ring around `chosen`; None if no point has both."""
     shown = [
         (point, point.deployed, worst[1])
         for point in result.points
@@ -346,7 +354,7 @@ def draw_mechanisms(result: AuditResult, chosen: PointResult | None = None) -> C
         score for score in (*(score for _, score, _ in shown), *(score for _, score, *_ in ends)) if _is_known(score)
     ]
     area = Area(
-        Axis.even("members recognised, of 100", -0.04, 1.04, ".0%"),
+        Axis.even("share of members recognised", -0.04, 1.04, ".0%"),
         _score_axis(scores, scores[0].metric, room=0.03),
     )
     shapes: list[Shape] = []
@@ -372,7 +380,7 @@ def draw_mechanisms(result: AuditResult, chosen: PointResult | None = None) -> C
 
 
 def draw_calibration(evaluation: Evaluation | None) -> Chart | None:
-    """Return the share that came true against the joint model's probability; None without probabilities."""
+    """Return the chart of how often predictions came true against their probability; None without probabilities."""
     bins = () if evaluation is None else evaluation.joint.calibration
     if not bins:
         return None

@@ -18,9 +18,10 @@ __all__ = ["load_template", "render_page", "render_sentence"]
 
 @cache
 def load_template(name: str, package: str = __package__) -> Template:
-    """Return a template from a package's folder `templates`, which may extend and import those of this package.
+    """Return a template from the folder `templates` of a package.
 
-    Templates whose names end in .html.jinja escape values as HTML. A value that is missing is an error.
+    The template may extend and import the templates of `mooring.report`. Templates whose names end in .html.jinja escape
+    values as HTML. A missing value raises an error.
     """
     packages = dict.fromkeys((package, __package__))
     environment = Environment(

@@ -27,7 +27,7 @@ from mooring.serialization import count_noun
 DRAFTS = ("dpia.md", "agreement-annex.md", "five-safes.md")
 _MOST_COLUMNS = 40
 _MARKUP = re.compile(r"[|`*\\]|<(?=[\w/!?])|&(?=#?\w+;)|\](?=[(\[])|(?<!\w)_|_(?!\w)")
-_PIPE = "\0"  # stands for | in a code span, which is escaped in lines of a table only
+_PIPE = "\0"  # stands for | in a code span; only in lines of a table must | be escaped there
 _SHOWN = ("membership_at_1_percent", "membership_auc", "linkage", "register_class", "exposed_tenth", "centred_error")
 
 
@@ -42,7 +42,7 @@ class MeasuredLine:
 
 
 def render_drafts(report: Report) -> dict[str, str]:
-    """Return the drafts as Markdown, by file name; records may be absent from the report, the study may not."""
+    """Return the drafts as Markdown, by file name. The report needs the study; records may be missing."""
     study, description = report.study, report.description
     if study is None or description is None:
         raise InputError("study", expected="given", got="none", cure="Name the study's file with --study.")
@@ -83,7 +83,7 @@ def _tidied(text: str) -> str:
 
 def list_sources(report: Report) -> list[str]:
     """Return the sources of a draft, in words."""
-    sources = [f"the records of one role (seen by: {report.summary.role})"] if report.summary.commands else []
+    sources = [f"the records of one role ({report.summary.role})"] if report.summary.commands else []
     sources += ["an audit"] if any(_is_audit(attacked) for attacked in report.audits) else []
     return ["the study's file", *sources] if sources else ["the study's file alone"]
 
@@ -93,7 +93,7 @@ def _is_audit(attacked: AttackedStudy) -> bool:
 
 
 def _list_figures(source: str, point: PointResult) -> Iterator[MeasuredLine]:
-    """Yield the strongest attack by each measure that was computed."""
+    """Yield the strongest attack by each of the measures that drafts show, if the measure was computed."""
     for measure in _SHOWN:
         worst = point.worst(measure)
         if worst is not None and worst[1].describe().value != "–":

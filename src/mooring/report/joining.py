@@ -33,7 +33,7 @@ class NamedScore(Record):
 
     @property
     def title(self) -> str:
-        """The name, preceded by the group unless the name contains it."""
+        """The name of the score, preceded by the group unless the name contains the group."""
         return self.name if self.group in self.name else f"{self.group}: {self.name}"
 
 
@@ -92,7 +92,7 @@ def _state_uploads(records: StudyRecords, *, is_noisy: bool) -> JoiningFact:
     assert training is not None
     assert training.score is not None
     score, gain = training.score, training.gain
-    words = f"Models of the other uploads score {score.with_interval()} {score.metric} on the upload left out."
+    words = f"Models trained without one upload score {score.with_interval()} {score.metric} on that upload."
     words += " Uploaded rows carry the study's noise; new rows are scored without it." if is_noisy else ""
     if gain is not None:
         n_alone = count_noun(len(training.alone), "participant")
@@ -125,13 +125,13 @@ def _state_new_rows(records: StudyRecords) -> JoiningFact:
         rows = f"On {n_rows} rows of this participant, of which {trained} shared and trained on,"
     words = f"{rows} the joint model scores {score.with_interval()} {score.metric}"
     if local is None:
-        return JoiningFact("new rows", f"{words}; its own model was not measured on them.")
-    words += f", a model of its raw rows alone {local.with_interval()}."
+        return JoiningFact("new rows", f"{words}. The participant's own model was not measured on these rows.")
+    words += f", and a model of the participant's raw rows alone scores {local.with_interval()}."
     if gain is not None:
         return JoiningFact("new rows", f"{words} {gain.sentence()}", gain)
-    why = "The two were not compared row by row, so whether joining pays is not shown."
+    why = "The two models were not compared row by row, so whether joining pays is not shown."
     if shared:
-        why = "Neither is a score of new rows alone, so whether joining pays is not shown."
+        why = "Neither score is on new rows alone, so whether joining pays is not shown."
     return JoiningFact("new rows", f"{words} {why}")
 
 
@@ -150,7 +150,7 @@ def list_scores(records: StudyRecords, audits: Sequence[AttackedStudy], *, is_no
         for name, score in training.participants:
             add("joint by participant", name, "mooring train: this participant held out", score)
         for name, score in training.alone:
-            add("alone", name, "mooring train: a model on its upload only", score)
+            add("alone", name, "mooring train: a model of this participant's upload only", score)
     if predict is not None:
         which = "rows, some of them trained on" if predict.n_shared else "new rows"
         source = f"mooring predict: {which} of this participant, labelled"

@@ -17,8 +17,8 @@ from mooring.report.plot import ALARM, CALM, QUIET, SAND, Chart
 
 _STRONG = 0.2  # a bound up to which a guarantee counts as strong, as in decisions
 _RATE = 0.01  # false alarms that the attacker accepts
-_ABOVE_BY_CHANCE = "The attack's figure is above the bound by chance: its interval holds the bound."
-_ABOVE = "The attack's figure is above the bound: the noise is at fault, or an assumption does not hold."
+_ABOVE_BY_CHANCE = "The attack's figure is above the bound, as can happen by chance: the interval contains the bound."
+_ABOVE = "The attack's whole interval is above the bound: the noise is at fault, or an assumption does not hold."
 _MEMBERSHIP, _LINKAGE = "membership_at_1_percent", "linkage"
 
 
@@ -66,7 +66,7 @@ class Picture:
 
 
 def picture_joining(comparisons: Sequence[Comparison], words: str) -> list[Picture]:
-    """Return the picture of what joining gives each site; none unless some score of a joint model is known."""
+    """Return the picture of what joining gives each site; an empty list if no score of a joint model is known."""
     chart = draw_comparisons(comparisons)
     return [] if chart is None else [Picture("What joining gives", words, chart)]
 
@@ -76,7 +76,8 @@ def picture_attackers(
 ) -> list[Picture]:
     """Return the picture of what an attacker gets of a hundred members, beside chance and the guarantee.
 
-    `point` has the attacks that were run, if there were any; `promise` is the guarantee's ε and δ, of one `unit`.
+    `point` has the attacks that were run, if any were. `promise` is the ε and δ of the guarantee for one `unit`, which is
+    a row or a person. The list is empty if there is neither an attack's figure nor a guarantee.
     """
     member = _find(point, _MEMBERSHIP)
     linked = _find(point, _LINKAGE) if point is not None and point.point.shares_rows else None
@@ -86,17 +87,18 @@ def picture_attackers(
     panels, notes = list[People](), list[str]()
     if member is not None or promise is not None:
         notes.append(
-            "The circles show how many of 100 in the data are recognised if the attacker accepts 1 false alarm in 100."
+            "Each filled circle stands for 1 in 100. 'Recognised' means that an attacker who accepts 1 false alarm in 100 "
+            "finds out that the row or person is in the data."
         )
     if member is not None:
         panels.append(_show_figure("Rows recognised by the strongest attack found", member))
         if round(1 / shown) < round(1 / _RATE):
-            notes.append(f"With so few rows, false alarms rarer than 1 in {round(1 / shown)} cannot be shown.")
+            notes.append(f"With so few rows, the attack could be measured only at 1 false alarm in {round(1 / shown)}.")
     if promise is not None:
         heading, bound = f"{unit.capitalize()}s recognised by any attack, at most", bound_share(*promise, _RATE)
         colour, guess = CALM if bound <= _STRONG else SAND, f"by guessing {_count(_RATE)}"
         panels.append(People(heading, f"{_round_up(bound)} of 100", "", bound, colour, guess))
-        notes.append("The guarantee bounds any attack, on its assumptions.")
+        notes.append("The guarantee bounds every attack, if its assumptions hold.")
         most = bound_share(*promise, shown)  # at the false alarms of the figure
         if member is not None and member.value > most:
             notes.append(_ABOVE if member.interval.low > most else _ABOVE_BY_CHANCE)
@@ -110,7 +112,7 @@ def picture_attackers(
 
 
 def picture_trade_off(audit: AuditResult | Plan, point: PointResult | None) -> list[Picture]:
-    """Return the picture of what joining buys and what it costs, with the study's own point in it."""
+    """Return the picture of score against leakage, with the study's own point marked; an empty list without scores."""
     result = audit.tried if isinstance(audit, Plan) else audit
     charts = draw_audit(audit)
     if result.totals and (chart := draw_mechanisms(result, point)) is not None:
@@ -135,10 +137,10 @@ def _show_figure(heading: str, figure: Figure) -> People:
 
 
 def _round_up(share: float) -> str:
-    """Return a bound as a number of a hundred, rounded up to the decimals that decisions show."""
+    """Return a bound as a number out of 100, rounded up to one decimal, as decisions show it."""
     return f"{round_number(100 * share, 1, ROUND_CEILING):g}"
 
 
 def _count(share: float) -> str:
-    """Return a share as a number of a hundred: whole from ten on."""
+    """Return a share as a number out of 100, with one decimal if it is below ten."""
     return f"{100 * share:.0f}" if share >= 0.0995 or share == 0 else f"{100 * share:.1f}".removesuffix(".0")

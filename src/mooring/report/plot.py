@@ -1,7 +1,8 @@
 """Drawings as data, which parts.html.jinja writes as SVG without any script.
 
-Places are in percent of the area, while letters and marks have their size in pixels, so that a drawing is narrower on a
-phone and as easy to read. Names and titles may come from files that others wrote; the template escapes them.
+Positions are in percent of the area, but letters and marks have sizes in pixels. On a phone, a drawing is therefore
+narrower, and its text is as large as elsewhere. Names and titles may come from files that others wrote; the template
+escapes them.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# Colours of page.css, which has others for dark screens; a notebook has no such style and shows those given here.
+# Colours that page.css defines, with other values for dark screens. A notebook does not load page.css, and shows the values
+# that are given here.
 INK, QUIET, PALE = "var(--ink, #1f2933)", "var(--quiet, #52606d)", "var(--frame, #8a96a3)"
 ALARM, CALM = "var(--alarm, #b03a2e)", "var(--calm, #26703f)"
 BLUE, SAND = "var(--blue, #3d6f9f)", "var(--sand, #a65f0c)"
-# Further colours are seen on white and on black alike.
+# The hexadecimal colours can be seen on white and on black.
 COLOURS = (BLUE, SAND, "#c4504a", "#4c8f8b", "#5b8f49", "#a08013", "#996a90", "#8a6a5a", QUIET, PALE)
 DASHED, DOTTED = "7 5", "2 4"
 _MOST_DESCRIBED = 40
@@ -38,7 +40,7 @@ Shape = dict[str, Any]
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a drawing: its title, its ends, of which `low` may be the larger, and its ticks with their labels."""
+    """One axis of a drawing: its title, its two ends (`low` may be the larger one), and its ticks with their labels."""
 
     title: str
     low: float
@@ -66,7 +68,7 @@ class Axis:
 
     @classmethod
     def shares(cls, title: str, low: float) -> Axis:
-        """Return a logarithmic axis of shares, which ends at 1 and begins at `low`, but not above a tenth."""
+        """Return a logarithmic axis of shares, from `low` to 1; it begins at 0.1 if `low` is larger."""
         return cls(title, min(low, 0.1), 1.0, tuple((10.0**k, f"{10.0 ** (k + 2):g}%") for k in range(-6, 1)), log=True)
 
     @classmethod
@@ -100,7 +102,7 @@ class Area:
         width: float = 2.0,
         title: str = "",
     ) -> Shape:
-        """Return a line through points in the axes' units. An empty `dash` is solid; `title` is shown under the mouse."""
+        """Return a line through points in the axes' units. The line is solid if `dash` is empty; `title` is its tooltip."""
         path = "L".join(f"{self.x.place(x):g} {100 - self.y.place(y):g}" for x, y in points)
         return {"kind": "line", "path": "M" + path, "colour": colour, "dash": dash, "width": width, "title": title}
 
@@ -118,7 +120,10 @@ class Area:
     def text(
         self, x: float, y: float, words: str, colour: str = INK, *, before: bool = False, over: bool | None = None
     ) -> Shape:
-        """Return words to the right of a point, above and to the left (`before`), or above or below it (`over`)."""
+        """Return words beside a point: by default to its right, or, with `before`, above it and to its left.
+
+        If `over` is given, the words are centred: above the point if it is true, below the point if it is false.
+        """
         shape = {"kind": "text", "x": self.x.place(x), "y": 100 - self.y.place(y), "words": words, "colour": colour}
         if over is not None:
             return shape | {"anchor": "middle", "down": -10 if over else 21}

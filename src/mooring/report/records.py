@@ -1,4 +1,4 @@
-"""Reading, with bounds and checks, of audits and of the records that the steps of a study leave for its report."""
+"""Reads audits, and the records that the steps of a study leave for its report; sizes and contents are checked."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class StudyRecords:
     answers: tuple[AskedAnswer, ...] = ()
     """The answers that were read off the total."""
     checked_other_rows: bool = False
-    """Whether the last check was of rows other than the shared ones; such a check is left out."""
+    """Whether the last check, which is left out here, was of other rows than those that were shared."""
 
     def list_commands(self) -> Iterator[tuple[str, str]]:
-        """Yield each step that has a record, and the command that wrote the record."""
+        """Yield each step that has a record, and the command that wrote the record, or that writes such records."""
         for name, (_, command) in _KINDS.items():
             if (record := getattr(self, name)) is not None:
                 yield name, record.command or f"{command} …"
@@ -66,7 +66,7 @@ class StudyRecords:
         is_analyst |= bool(self.answers)
         is_participant = any(record is not None for record in (self.check, self.share, self.predict))
         if is_analyst and is_participant:
-            return "analyst and participant (records of both lie in one folder)"
+            return "analyst and participant, whose records lie in one folder"
         if is_analyst or is_participant:
             return "analyst" if is_analyst else "participant"
         return "reader of an audit, without records of a study"
@@ -87,14 +87,14 @@ _KINDS: dict[str, tuple[type[Record], str]] = {
 def collect_records(folder: Path, study: Study | None = None, *, examples: bool = True) -> StudyRecords:
     """Read all records in a role's folder.
 
-    Each mechanism has its own record of gathered contributions. Without a study, the folder may hold that of any mechanism.
-    A damaged record raises an error, because leaving it out would hide something. Without `examples`, the rows of a
-    self-attack are removed. Once rows have been shared, a check of other rows is left out.
+    Each mechanism has its own record of gathered contributions. Without a study, the folder may hold the record of any
+    mechanism. A damaged record raises an error, because leaving it out would hide something. Without `examples`, the
+    example rows of a self-attack are removed. Once rows have been shared, a check of other rows is left out.
     """
     if not folder.is_dir():
         raise StorageError(
             "the folder of the records",
-            reason="the folder does not exist",
+            reason="there is no such folder",
             cure="Give the analyst's work folder, or a participant's vault.",
         )
     present: dict[str, Any] = {}
@@ -127,7 +127,7 @@ def _with_todays_epsilon(share: ShareResult, folder: Path) -> ShareResult:
 
 
 def _find_gathered(folder: Path, exchanges: Sequence[Exchange]) -> str:
-    """Return the name of the record of gathered contributions."""
+    """Return the file name of the record of gathered contributions, which need not exist."""
     files = list(dict.fromkeys(f"{exchange.gather_record}.json" for exchange in exchanges))
     present = [file for file in files if (folder / file).exists()]
     if len(present) > 1:
@@ -194,10 +194,10 @@ class AttackedStudy:
 
     title: str
     result: AuditResult
-    """The audit, in which a point with the study's settings is the chosen one."""
+    """The audit. If a point has the study's settings, that point is the chosen one."""
     is_self_attack: bool
     study_point: PointResult | None = None
-    """The point that has the study's own settings."""
+    """The point that has the study's own settings; None if no point is known to have them."""
     plan: Plan | None = None
 
     @property
@@ -207,7 +207,7 @@ class AttackedStudy:
 
 
 def list_audits(study: Study | None, records: StudyRecords, audit: AuditResult | Plan | None) -> list[AttackedStudy]:
-    """Return the self-attack of a check and an audit or a plan, each with the point that has the study's settings."""
+    """Return the check's self-attack, and the given audit or plan, each with its point that has the study's settings."""
     attacked = []
     self_attack = None if records.check is None else records.check.self_attack
     if self_attack is not None:

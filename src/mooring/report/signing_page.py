@@ -20,9 +20,9 @@ SIGNING_PAGE = "sign.html"
 _MOST_COLUMNS = 60
 _STRONG, _MODERATE, _CENSUS = 1.0, 10.0, 19.61
 PRACTICE = (
-    "In practice an ε of at most 1 is called strong, one of at most 10 moderate, and a larger one weak (Ponomareva and "
-    "others, 'How to DP-fy ML', 2023). The United States census of 2020 published its redistricting data with ε = 19.61. "
-    "Compare the unit, too: a guarantee for one row is weaker for a person with several."
+    "In practice a guarantee is called strong if ε is at most 1, reasonable if ε is at most 10, and weak if ε is larger "
+    "(Ponomareva and others, 'How to DP-fy ML', 2023). The United States census of 2020 published its redistricting data "
+    "with ε = 19.61. Compare the unit, too: a guarantee for one row is weaker for a person with several rows."
 )
 
 
@@ -53,7 +53,7 @@ def render_signing_page(report: Report) -> str:
 
 
 def _count_rows(report: Report) -> str:
-    """Return how many rows this role's records are about, as a sentence; empty if they do not say."""
+    """Return a sentence on how many rows this role's records are about; empty if the records do not say."""
     share, check, training = report.records.share, report.records.check, report.records.training
     if share is not None:
         return f"This participant shared {count_noun(share.n_rows, 'row')}."
@@ -63,21 +63,21 @@ def _count_rows(report: Report) -> str:
 
 
 def _picture_practice(promise: tuple[float, float] | None) -> list[Picture]:
-    """Return the study's ε as a bar beside those of usual practice."""
+    """Return a picture of the study's ε as a bar beside bars of usual practice; an empty list without a guarantee."""
     if promise is None:
         return []
     epsilon = promise[0]
     bars = (
         ("this study", epsilon, BLUE),
         ("called strong, up to", _STRONG, PALE),
-        ("called moderate, up to", _MODERATE, PALE),
+        ("called reasonable, up to", _MODERATE, PALE),
         ("US census 2020", _CENSUS, PALE),
     )
     far = max(1.12 * _CENSUS, 1.12 * epsilon)
     area = Area(Axis.even("ε", 0.0, far), Axis.names([name for name, *_ in bars]))
     shapes = [area.bar(k, value, colour, f"{name}: ε = {value:g}") for k, (name, value, colour) in enumerate(bars)]
     shapes += [area.text(value, k, f"{value:g}") for k, (_, value, _) in enumerate(bars)]
-    words = "A smaller ε is more private: 0.69 more doubles the factor by which an attacker's odds may change."
+    words = "A smaller ε is more private: adding 0.69 to ε doubles the factor by which an attacker's odds may change."
     return [
         Picture("ε beside usual practice", words, Chart("ε of this study and of others", area, tuple(shapes), (), 136))
     ]

@@ -1,4 +1,4 @@
-"""From a report's values to one page that a data protection officer can read, print and sign."""
+"""The page of a report, which a data-protection officer can read, print and sign."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from mooring.protocol.messages.study import Study
 
 _UPLOADS = (
-    "'Together' is the score of models of the other uploads, and 'alone' that of a model of the participant's own upload. "
-    "A participant has and gets neither of these models, so this does not show whether joining pays."
+    "'Together' is the score of models trained on the other uploads, and 'alone' the score of a model trained on the "
+    "participant's own upload. A participant gets neither of these models, so this does not show whether joining pays."
 )
 
 
@@ -60,7 +60,7 @@ def draw_pictures(report: Report) -> list[Picture]:
     point = other.result.headline_point if other is not None else None if attacked is None else attacked.study_point
     caveat = "The attacks were on other settings than the study's." if other is not None and about is not None else ""
     if unit != "row" and point is not None:
-        caveat = f"The attack was on single rows, with noise for them; the noise for {unit}s is at least as strong."
+        caveat = f"The attack was on single rows, with the noise for rows; the noise for {unit}s is at least as strong."
     pictures += picture_attackers(point, promise, unit=unit, caveat=caveat)
     for audit in reversed(report.audits):
         if drawn := picture_trade_off(audit.plan or audit.result, audit.study_point):

@@ -33,22 +33,22 @@ _NOT_MEASURED = (
     "'mooring report --audit' includes its result."
 )
 _OTHER_SETTINGS = (
-    "No operating point of the audit is known to have this study's settings. Its figures are for other settings: they "
-    "show what to expect, not what happened."
+    "No operating point of the audit is known to have this study's settings. The figures of the audit show what to "
+    "expect, not what happened."
 )
 
 
 @dataclass(frozen=True)
 class Participant(Record):
-    """What is known of one participant."""
+    """What the records say about one participant."""
 
     name: str
     contribution: Contribution
     role: str = ""
     delivered: bool | None = None
-    """Whether a result was delivered to it; None if this is not known."""
+    """Whether a result was delivered to the participant; None if this is not known."""
     digest: str = ""
-    """SHA-256 of its upload; empty if it is not known."""
+    """SHA-256 of the participant's upload; empty if the digest is not known."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Report:
 
     @property
     def forecasts(self) -> tuple[StudyForecast, ...]:
-        """What the study was likely to give, as the check saw it: by its declaration, and by this participant's rows."""
+        """Forecasts of the check: one by the study's declaration alone, one as if all rows were like this participant's."""
         check = self.records.check
         return (
             () if check is None else tuple(entry for entry in (check.forecast, check.own_forecast) if entry is not None)
@@ -111,7 +111,7 @@ class Report:
 
     @property
     def comparisons(self) -> list[Comparison]:
-        """Scores alone and together: on this participant's new rows, in simulations, and of each participant's upload."""
+        """Scores alone and together: on this participant's rows, in simulations, and for each participant's upload."""
         predict, training = self.records.predict, self.records.training
         comparisons = []
         if predict is not None:
@@ -138,7 +138,7 @@ class Report:
 
 
 def summarise(study: Study | None, records: StudyRecords, audit: AuditResult | Plan | None = None) -> Report:
-    """Return the report of a role's records and of an audit. Without a study, its fingerprint is reported as unknown."""
+    """Return the report of a role's records and of an audit. Without a study, the page says that the study is not known."""
     description = None if study is None else exchange_of(study).describe(study)
     audits = tuple(list_audits(study, records, audit))
     scores = tuple(list_scores(records, audits, is_noisy=description is not None and description.has_noisy_rows))
@@ -173,8 +173,8 @@ def summarise(study: Study | None, records: StudyRecords, audit: AuditResult | P
 def _weigh(study: Study | None, description: Description | None, audits: Sequence[AttackedStudy]) -> list[Reason]:
     limits = () if study is None else study.upload_limits
     if description is not None and not description.shares_rows:
-        # Where the decision must not depend on the rows, figures from one's own rows are shown and not weighed, since the
-        # decision would disclose something of the rows.
+        # A decision that depends on figures from one's own rows discloses something about these rows. Where it must not
+        # do so, the figures are shown, but do not count.
         assert study is not None
         is_blind = exchange_of(study).adapts_rows(study)
         deciding = [attacked for attacked in audits if not (is_blind and attacked.is_self_attack)]
@@ -184,7 +184,7 @@ def _weigh(study: Study | None, description: Description | None, audits: Sequenc
         return [reason for point in points or [None] for reason in weigh_total(point, description.promise, limits)]
     relevant = [attacked for attacked in audits if attacked.study_point is not None or attacked.is_self_attack]
     if audits and not relevant:
-        return [Remark("cannot tell", "The audit is of other settings than the study's")]
+        return [Remark("cannot tell", "No operating point of the audit is known to have the study's settings")]
     return [reason for attacked in relevant for reason in attacked.study_result.weigh(limits)]
 
 
@@ -200,7 +200,7 @@ def _state_leakage(attacked: AttackedStudy) -> list[str]:
 def _list_participants(
     study: Study | None, description: Description | None, records: StudyRecords
 ) -> list[Participant]:
-    """Return all participants on the roster or with an upload; none if this role has no record of uploads."""
+    """Return all participants on the roster or with an upload; an empty list if this role has no record of uploads."""
     intake, gathered, delivery = records.intake, records.gathered, records.delivery
     if intake is None and gathered is None:
         return []
@@ -214,9 +214,11 @@ def _list_participants(
     roles = {} if description is None else description.terms.roles
     participants = []
     for name in dict.fromkeys([*roster, *states]):
-        contribution = states.get(name, Contribution("on the roster; nothing is recorded of it"))
+        contribution = states.get(name, Contribution("on the roster; no upload is recorded"))
         if name in left_out:
-            words = f"{contribution.state}; left out of the training: models of the others do not predict its labels"
+            words = (
+                f"{contribution.state}; left out of the training: models of the other uploads do not predict its labels"
+            )
             contribution = replace(contribution, state=words)
         delivered = None if delivery is None else name in delivery.delivered
         digest = accepted[name].digest if name in accepted else ""
@@ -248,7 +250,7 @@ def _list_attention(records: StudyRecords) -> list[Finding]:
 
 
 def _list_doubts(study: Study | None, records: StudyRecords, audits: Sequence[AttackedStudy]) -> list[Finding]:
-    """Return findings on ranges that nobody confirmed, useless answers, and simulated models that predict one class only."""
+    """Return findings on unconfirmed ranges, on answers that are forecast to be useless, and on models of one class only."""
     findings, check, is_over = [], records.check, records.share is not None
     if study is not None and not study.range_source.is_public:
         findings.append(Finding("ranges", str(study.range_source), study.range_source.from_rows))
@@ -273,7 +275,7 @@ def _list_limits(records: StudyRecords) -> list[Finding]:
     check, share, findings = records.check, records.share, []
     limits = tuple(dict.fromkeys(limit for record in (share, check) if record is not None for limit in record.exceeded))
     if limits:
-        words = f"This participant's rows are not shown to keep to limits of the study: {'; '.join(limits)}."
+        words = f"No check shows that this participant's rows keep to these limits of the study: {'; '.join(limits)}."
         findings.append(Finding("limits", words, limits))
     if share is not None and share.override:
         exceeded = "' and '".join(share.exceeded)

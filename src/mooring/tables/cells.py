@@ -1,7 +1,7 @@
 """Cells of a table: their text, their numbers and days, and the number that each has in a record's fingerprint.
 
-A column is converted word by word: `distinct_words` finds the distinct ones, each is converted once, and every cell takes
-the result by its index.
+A column is converted word by word: `distinct_words` finds the distinct words, each word is converted once, and every cell
+takes the result of its word.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MISSING_VALUE = -(2.0**1000)
 FINITE = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 """Regular expression of a finite number."""
 NUMBER = rf"^({FINITE}|[+-]?(?i:nan|inf|infinity))$"
-"""Regular expression of a number."""
+"""Regular expression of a number, finite or not."""
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}.*)?$"
 _MIDNIGHT = re.compile(r"^([0-9]{4}-[0-9]{2}-[0-9]{2})[t ]00:00(?::00(?:\.0+)?)?z?$")
 _UTC = re.compile(r"^([0-9]{4}-[0-9]{2}-[0-9]{2}[t ][0-9:.]+)\+00:00$")
@@ -38,10 +38,10 @@ _USUAL_MISSING = frozenset(word.casefold() for word in MISSING_WORDS)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DistinctWords:
-    """The distinct words of a column, and where each cell finds its own."""
+    """The distinct words of a column, and the index of each cell's word."""
 
     text: Any
-    """The words as a pyarrow array of text, null where one is missing or not UTF-8."""
+    """The words as a pyarrow array of text, null where a word is missing or not UTF-8."""
     values: Any
     """The words as the table holds them: text, bytes, numbers or truth values."""
     places: npt.NDArray[np.integer[Any]]
@@ -92,8 +92,9 @@ def word_places(coded: Any) -> npt.NDArray[np.integer[Any]]:
 def cell_value(text: str | None) -> float:
     """Return the number of a cell in a record's fingerprint, whatever kind, category or missing word a study declares.
 
-    A number stands for itself, however it is written, and a number that is not finite counts as missing. Other text is
-    hashed after it was trimmed and case-folded. A day with the time midnight is the same as the day alone.
+    A number stands for itself, however it is written. Usual words for a missing value, and numbers that are not finite,
+    become `MISSING_VALUE`. Other text is trimmed, case-folded and hashed. A day with the time midnight is the same as the
+    day alone.
 
     Examples
     --------
@@ -147,7 +148,7 @@ def as_plain(cells: Any) -> Any:
 
 
 def widen(narrow: npt.NDArray[np.float32]) -> Vector:
-    """Convert numbers of 32 bits to those that their text states: to 0.1, for example, and not to 0.10000000149.
+    """Convert numbers of 32 bits to the numbers that their text states: to 0.1, for example, and not to 0.10000000149.
 
     The text is the shortest decimal that rounds to the number. At most one decimal of up to six digits rounds to it. If none
     does, longer decimals are tried, with one digit more each time. Among decimals of the same length, the nearest is taken
@@ -230,7 +231,7 @@ def read_days(words: Any) -> Vector:
 
 @lru_cache(maxsize=64)
 def missing_numbers(missing_words: frozenset[str]) -> tuple[float, ...]:
-    """Return the numbers that stand for a missing value, however they are written."""
+    """Return the numbers among words for a missing value, in rising order."""
     return tuple(sorted({float(word) for word in missing_words if is_number(word)}))
 
 
@@ -240,7 +241,7 @@ def is_number(word: str) -> bool:
 
 
 def is_whole(values: Vector) -> bool:
-    """Whether all of these are whole numbers."""
+    """Whether all values are whole numbers."""
     return bool((values == np.rint(values)).all())
 
 

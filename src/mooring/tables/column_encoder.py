@@ -50,8 +50,9 @@ def encode_column(
 ) -> list[InvalidCells]:
     """Encode the cells of a column, a pyarrow column, into `rows`, a matrix of `coded_width` columns.
 
-    A category is the index of its word, or −1 if it is missing. The cells' numbers in the fingerprints of records are
-    written to `values`. Returns the cells that do not fit; if there are any, `rows` must not be used.
+    A category becomes the index of its word. A missing category becomes −1, or the index of the word that fills it. The
+    cells' numbers in the fingerprints of records are written to `values`. Returns the cells that do not fit; if there are
+    such cells, `rows` must not be used.
     """
     if column.kind == "category":
         return _encode_category(column, cells, missing_words, rows, values)
@@ -64,7 +65,10 @@ def coded_width(column: Column) -> int:
 
 
 def spread_categories(schema: Schema, coded: Matrix) -> Matrix:
-    """Return coded rows with one feature of zeros and ones per word of each category, stored column by column."""
+    """Return coded rows with a feature of zeros and ones per category of each categorical column.
+
+    If such a column marks missing cells, a further feature does so. The result is stored column by column.
+    """
     if all(column.kind != "category" for column in schema.columns):
         return coded
     rows, at, start = np.empty((len(coded), schema.n_features), order="F"), 0, 0
@@ -85,7 +89,9 @@ def spread_categories(schema: Schema, coded: Matrix) -> Matrix:
 def decode_cells(column: Column, cells: Matrix) -> list[str]:
     """Return words for the encoded cells of a column, which `spread_categories` returned or an attack rebuilt.
 
-    Each word is the nearest value that the column can have, with numbers rounded to a hundredth of their range.
+    Each word is the nearest value that the column can have, or "missing". Numbers are rounded to a hundredth of the range
+    (of two standard deviations, if the column was inferred) or finer. Integers and ages are rounded to whole numbers, dates
+    to days. A column that only marks missing cells has the words "missing" and "there".
     """
     k = len(column.categories)
     missing = cells[:, -1] > 0.5 if column.missing == "indicate" else np.zeros(len(cells), dtype=bool)
@@ -104,9 +110,10 @@ def decode_cells(column: Column, cells: Matrix) -> list[str]:
 
 
 def encode_plain(schema: Schema, cells: Mapping[str, Any], rows: Matrix, values: Matrix) -> set[int]:
-    """Encode columns of floats that are complete and in range, neighbouring ones in one step; returns their indices.
+    """Encode columns of floats that are complete and in range, neighbouring columns in one step; return their indices.
 
-    `cells` are pyarrow columns by name; `rows` are coded, and `values` have all columns of the schema.
+    `cells` are pyarrow columns by name. Results are written to `rows`, which are coded rows, and to `values`, which has a
+    column for each column of the schema. Columns with missing words, or with a feature for missing cells, are not encoded.
     """
 
     def is_plain(column: Column) -> bool:
@@ -168,7 +175,7 @@ def _encode_number(
 def _read_numbers(
     column: Column, cells: Any, missing_words: frozenset[str], values: Vector
 ) -> tuple[Vector, list[InvalidCells]]:
-    """Return the numbers of cells, NaN where missing, and the cells that are not numbers; write to `values`."""
+    """Return the numbers of cells, NaN where missing, and the cells that are not numbers; write fingerprints to `values`."""
     cells = as_plain(cells)
     if pa.types.is_floating(cells.type) or pa.types.is_integer(cells.type):
         numbers = cells.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
@@ -242,8 +249,8 @@ def _encode_category(
 def _code_reader(categories: tuple[str, ...], missing_words: frozenset[str]) -> Callable[[str | None], int]:
     """Return a function from a word to its position among the categories, or to a negative code if it is none of them.
 
-    Files write one category in several forms, such as "1", "1.0" and "True". Declared words take precedence over the usual
-    meaning of a word, so a category may be called "NA".
+    Files write one category in several forms, such as "1" and "1.0", or "true" and "True". Declared words take precedence
+    over the usual meaning of a word, so a category may be called "NA".
     """
     exact = {word.strip(): k for k, word in reversed(list(enumerate(categories)))}
     truths = {word.lower(): k for word, k in exact.items() if word.lower() in ("true", "false")}

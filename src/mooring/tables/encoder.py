@@ -1,10 +1,10 @@
-"""Rows of a table as rows of numbers, by its schema.
+"""Encodes the rows of a table as rows of numbers, as a schema declares.
 
-Every participant of a study encodes its rows in the same form without seeing those of the others: the declared range of a
-number becomes −1 … 1, and each category of a categorical column becomes a feature of zeros and ones. The error for a cell
-that does not fit names its row and column. No message quotes a cell, except for public words such as 99 or 'true', which
-often stand for something else (see `mooring.tables.problems`). Audits use an inferred schema, by which numbers are
-standardised.
+Every participant of a study encodes its rows in the same form without seeing the rows of other participants: the declared
+range of a number becomes −1 … 1, and each category of a categorical column becomes a feature of zeros and ones. The error
+for a cell that does not fit names its row and column. No message quotes a cell, unless the cell is in a short public list of
+numbers, days and words, such as 99 and 'true' (see `mooring.tables.problems`). Audits use an inferred schema, by which
+numbers are standardised.
 """
 
 from __future__ import annotations
@@ -53,40 +53,43 @@ class EncodedRows:
     """Some rows of a table, encoded."""
 
     rows: npt.NDArray[np.float64]
-    """Shape (n, n_features), in the order of `Schema.feature_names` and stored column by column. In coded rows, a
-    categorical column has one entry instead: the index of the category, or −1 if the cell is missing."""
+    """Shape (n, n_features), in the order of `Schema.feature_names`. In coded rows (see `encoded_batches`), a categorical
+    column has one entry per row instead of a feature per category: the index of the category, or −1 for a missing cell that
+    nothing fills."""
     labels: npt.NDArray[np.int64] | npt.NDArray[np.float64] | None
-    """Shape (n,): indices of the classes, or numbers in the units of the table."""
+    """Shape (n,): indices of the classes, or numbers in the units of the table. None if no label was read."""
     values: npt.NDArray[np.float64]
     """Shape (n, n_columns), or (n, n_columns + 1) with the label last if it was read: one number per cell, for fingerprints
     of records. Each number depends on its cell alone (`cell_value`), not on anything that a study declares."""
     first_row: int
-    """Number in the table of the first row of the batch, before rows are left out. It is counted from 1, without the header
-    and without lines that have a wrong number of fields."""
+    """Row number of the first row of the batch, before rows are left out. Rows are counted from 1, without the header and
+    without lines that have a wrong number of fields."""
     persons: npt.NDArray[np.float64] | None = None
-    """Shape (n,): equal numbers for rows of the same person. None unless a column that names persons was requested."""
+    """Shape (n,): equal numbers for rows of the same person, and `MISSING_VALUE` for rows without a person. None unless a
+    column that names persons was requested."""
     ids: dict[str, list[str]] = field(default_factory=dict)
-    """The ids of the rows by column; empty unless they were requested."""
+    """By the name of an id column, the texts of its cells; empty unless ids were requested."""
     labelled: npt.NDArray[np.bool_] | None = None
-    """Shape (n,): whether a row has a label that can be read; the entries of `labels` of other rows mean nothing. None if
-    all have one, or if no label was read."""
+    """Shape (n,): whether each row has a readable label. Where a row has none, its entry in `labels` means nothing. None if
+    all rows have a readable label, or if no label was read."""
 
 
 @dataclass(eq=False)
 class RowsLeftOut:
     """Rows of a table that a reader left out, because they cannot be used.
 
-    `ids` grows batch by batch. Everything else is complete when the whole table has been read.
+    All fields are complete when the whole table has been read. Until then, `ids` covers the batches read so far.
     """
 
     numbers: list[int] = field(default_factory=list)
-    """Their numbers in rising order, counted from 1 without the header."""
+    """Numbers of these rows, and of lines with a wrong number of fields, in rising order, counted from 1 without the
+    header."""
     n_rows: int = 0
-    """Number of all rows of the table."""
+    """Number of all rows of the table, including lines with a wrong number of fields."""
     problems: tuple[Problem, ...] = ()
     """What does not fit, in these rows and in cells that were adapted."""
     ids: dict[int, dict[str, str]] = field(default_factory=dict)
-    """The ids of these rows, by row number and then by column. Lines with a wrong number of fields have none."""
+    """The ids of these rows, by row number and then by column. Lines with a wrong number of fields have no ids."""
 
 
 def encoded_batches(
@@ -112,7 +115,7 @@ def encoded_batches(
     data : path or data frame
         Text with separators, Parquet, or a data frame: see `mooring.tables.open_table`.
     labels : {"require", "allow", "ignore"}
-        Whether the table must have the label's column; with "ignore", the label is never read.
+        Whether the table must ("require") or may ("allow") have the label's column. With "ignore", the label is not read.
     ignore : sequence of str
         Columns of the table to leave out, because the schema does not have them.
     person : str
@@ -120,17 +123,17 @@ def encoded_batches(
     with_ids : bool
         Whether to read the schema's ids that the table has.
     unfit : {"refuse", "adapt", "leave out"}
-        What becomes of a cell that does not fit. "refuse" raises an error at the first one. "leave out" leaves its row out.
-        "adapt" keeps the row: features that are numbers are clipped to their range, unknown words become the category
-        "other" if it is declared, and everything else is filled as a missing value. "leave out" and "adapt" also leave out
-        lines with a wrong number of fields, rows without a person where persons are read, and, unless `labels` is "allow",
-        rows without a label that can be read; and they raise no error if no row remains. What becomes of a row depends on
-        that row alone.
+        What becomes of a cell that does not fit. "refuse" raises an error for the first such cell. "leave out" leaves the
+        cell's row out. "adapt" keeps the row: features that are numbers are clipped to their range, unknown words become
+        the category "other" if it is declared, and everything else is filled as a missing value. Both "leave out" and
+        "adapt" also leave out lines with a wrong number of fields, rows without a person if persons are read, and rows
+        without a readable label if `labels` is "require". Neither of the two raises an error if no row remains. What
+        becomes of a row depends on that row alone.
     left_out : RowsLeftOut, optional
-        Collects the rows that are left out, and everything that does not fit.
+        Collects the rows that are left out, and everything that does not fit; unused if `unfit` is "refuse".
     coded : bool
-        Whether rows are coded: a categorical column is then one number, the index of its category, instead of a feature per
-        category.
+        Whether to return coded rows, in which a categorical column is one number, the index of the category, instead of a
+        feature per category.
     rows_at_once : int
         Largest number of rows in a batch; batches of wide tables are shorter.
     progress : callable, optional
@@ -139,8 +142,8 @@ def encoded_batches(
     Raises
     ------
     InputError
-        For the first row of the file that does not fit the schema, with its number and its column;
-        and for a table whose header does not fit.
+        For a table that cannot be read, or whose header does not fit. If `unfit` is "refuse", also for a table without
+        rows, and for the first row that does not fit the schema, with the number of the row and the column.
 
     Examples
     --------
@@ -183,7 +186,7 @@ class TableFit(Record):
     """Number of rows that were read, without lines that have a wrong number of fields."""
     problems: tuple[Problem, ...]
     class_counts: dict[str, int]
-    """Number of rows per class, of the rows that could be read; empty if there are problems."""
+    """Number of rows per class, among the rows that could be read; empty if there are problems or no classes."""
     stopped: str = ""
     """Why the rest of the table could not be read; empty if all of it was."""
 
@@ -194,7 +197,7 @@ class TableFit(Record):
 
     @property
     def has_columns(self) -> bool:
-        """Whether the table has the declared columns and no others, even if cells do not fit or there are no rows."""
+        """Whether the table could be read and has exactly the declared columns, whether or not its cells fit."""
         whole = (ProblemKind.ABSENT_COLUMN, ProblemKind.UNKNOWN_COLUMN, ProblemKind.UNREADABLE)
         is_read = not self.stopped or self.stopped == str(no_rows())
         return is_read and not any(problem.kind in whole for problem in self.problems)
@@ -255,7 +258,7 @@ class _Reading:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Columns to read: those of the schema, the label, and the one that names persons."""
+        """Columns to read: those of the schema and, if they are read, the label and the column that names persons."""
         person = [Column(self.person, "category", categories=("",), inferred=True)] if self.person else []
         return (*self.schema.columns, *([self.label] if self.label is not None else []), *person)
 
@@ -263,7 +266,7 @@ class _Reading:
 def _open(
     schema: Schema, data: TableSource, use: LabelUse, ignore: Sequence[str], person: str, *, with_ids: bool = False
 ) -> _Reading:
-    """Read the header of a table. Columns that are absent or of an unreadable type are problems, and are not read."""
+    """Read the header of a table. Columns that are absent, unknown or of an unreadable type are problems, and not read."""
     table = open_table(data)
     label, wanted = _label_column(schema, table, use), [column.name for column in schema.columns]
     what = {name: f"column {name!r}" for name in wanted}
@@ -297,7 +300,7 @@ def _open(
 def _scan(
     reading: _Reading, log: ProblemLog, rows_at_once: int, progress: Progress | None
 ) -> Iterator[EncodedRows | None]:
-    """Encode batch after batch. A batch with cells that do not fit is None, and the reasons go to the log."""
+    """Yield encoded batches. For a batch with cells that do not fit, yield None, and add the reasons to the log."""
     if not reading.columns:
         return
     for batch in _read(reading, log, rows_at_once, progress):
@@ -366,11 +369,12 @@ def _adapt(
     fill: bool,
     keep: bool,
 ) -> tuple[npt.NDArray[np.bool_], EncodedRows | None]:
-    """Return a mask of the rows of a batch that can be used, and these rows encoded; None if there are none.
+    """Return a mask of the rows of a batch that can be used, and these rows encoded, or None if no row can be used.
 
-    With `fill`, invalid cells are filled as missing values; otherwise their rows cannot be used. Rows without a label can be
-    used only if `keep` is true, and rows without a person can never be used. All rows that can be used are encoded once
-    more. If some of them lack a label, labels are read from the others alone.
+    With `fill`, an invalid cell becomes the category "other" if its column declares it, and is filled as a missing value if
+    not. Without `fill`, the row of an invalid cell cannot be used. Rows without a label can be used only if `keep` is true,
+    and rows without a person can never be used. All rows that can be used are encoded once more. If some of these rows lack
+    a label, labels are read from the other rows alone.
     """
     n, columns = batch.num_rows, reading.schema.columns
     usable = np.ones(n, dtype=np.bool_) if encoded.persons is None else encoded.persons != MISSING_VALUE
@@ -407,7 +411,7 @@ def _adapt(
 
 
 def _read(reading: _Reading, log: ProblemLog, rows_at_once: int, progress: Progress | None) -> Iterator[Any]:
-    """Return an iterator over batches of the columns to encode."""
+    """Return an iterator over batches of the columns to encode and of the ids."""
     return table_batches(
         reading.table,
         list(dict.fromkeys([*(column.name for column in reading.columns), *reading.ids])),
@@ -432,7 +436,10 @@ def _encode_batch(reading: _Reading, batch: Any, first_row: int) -> tuple[Encode
 
 
 def _comes_as_numbers(schema: Schema, column: Column) -> bool:
-    """Whether the parser may convert a column to numbers. Declared missing words must reach the fingerprint as words."""
+    """Whether the parser may convert a column to numbers.
+
+    It may not if a declared word for a missing value is not a number, because the fingerprint needs the word itself.
+    """
     words = (*schema.missing_words, *column.missing_words)
     return column.kind in ("number", "integer") and all(is_number(word.strip()) for word in words)
 
@@ -455,7 +462,7 @@ def read_encoded(
     person: str = "",
     unfit: UnfitUse = "refuse",
 ) -> EncodedRows:
-    """Return a whole table encoded, with the arguments of `encoded_batches`; a table without rows is refused."""
+    """Return a whole table encoded; arguments are as for `encoded_batches`. A table of which no row remains is refused."""
     batches = list(encoded_batches(schema, data, labels=labels, ignore=ignore, person=person, unfit=unfit))
     if not batches:
         raise no_rows()
@@ -463,7 +470,7 @@ def read_encoded(
 
 
 def join_rows(parts: Sequence[EncodedRows]) -> EncodedRows:
-    """Return several batches as one, without `ids` and `labelled`. Either all rows have a label, or none has."""
+    """Join batches into one, without `ids` and `labelled`. Either every batch must have labels, or none may have them."""
     labels: list[Any] = [part.labels for part in parts if part.labels is not None]
     persons = [part.persons for part in parts if part.persons is not None]
     return EncodedRows(
@@ -490,7 +497,7 @@ def encode_table(schema: Schema, table: Any) -> Matrix:
 def _encode(
     schema: Schema, table: Any, label: Column | None, first_row: int
 ) -> tuple[EncodedRows, list[tuple[int, InvalidCells]]]:
-    """Return the coded rows, and the invalid cells with the index of their column; if there are any, rows are unusable."""
+    """Return the coded rows, which are unusable if a cell is invalid, and the invalid cells with their column's index."""
     columns = (*schema.columns, *([label] if label is not None else []))
     n = table.num_rows
     rows = np.empty((n, sum(map(coded_width, schema.columns))), order="F")
@@ -517,7 +524,7 @@ def _encode(
 
 
 def _read_persons(cells: Any) -> tuple[npt.NDArray[np.float64], list[InvalidCells]]:
-    """Return equal numbers for equal names of persons, and the cells that are not UTF-8."""
+    """Return equal numbers for equal names of persons, `MISSING_VALUE` for no name, and the cells that are not UTF-8."""
     words = distinct_words(pc.cast(cells, pa.string()) if pa.types.is_decimal(cells.type) else cells)
     numbers = cell_values(words.text)
     rounded = np.flatnonzero(
@@ -557,7 +564,7 @@ def _absent(schema: Schema, table: OpenTable, what: dict[str, str]) -> list[Prob
         )
         source = sources.get(name, "")
         mapped = f"{source!r}, from which the mapping reads it" if source else repr(name)
-        expected, got = f"a table with {words}, which the study declares", f"a header without {mapped}{hint}"
+        expected, got = f"a table with {words}, as the study declares", f"a header without {mapped}{hint}"
         problems.append(Problem(ProblemKind.ABSENT_COLUMN, name, expected, got, cure))
     return problems
 

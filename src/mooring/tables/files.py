@@ -42,7 +42,7 @@ _GROUP_BYTES, _GROWTH = 2**28, 1000
 
 @dataclass(frozen=True)
 class OpenTable:
-    """A data frame, or a file whose header has been read and nothing else."""
+    """A data frame, or a file of which only the header has been read."""
 
     path: Path | None
     """None for a data frame."""
@@ -59,14 +59,14 @@ class OpenTable:
     encoding: str = "utf-8"
     """Encoding of a text file."""
     n_skipped: int = 1
-    """Number of lines before the first row: 1, or 0 if the first line of a text file is a row."""
+    """Number of lines of a text file before its first row."""
     unmapped: OpenTable | None = None
-    """The table as it is, if it is read by a mapping."""
+    """The table without its mapping, if it is read by one."""
     mapping: TableMapping | None = None
 
 
 def open_table(data: TableSource, *, agreed: bool = True, separator: str = "", encoding: str = "") -> OpenTable:
-    """Read the header of a file and nothing else, or take the columns of a data frame.
+    """Read only the header of a file, or take the columns of a data frame.
 
     Parameters
     ----------
@@ -80,7 +80,8 @@ def open_table(data: TableSource, *, agreed: bool = True, separator: str = "", e
     separator : str
         Separator of a text file; empty for the one that its first line suggests.
     encoding : str
-        Encoding of a text file, one of `mooring.tables.text_encodings.ENCODINGS`; empty for UTF-8.
+        Encoding of a text file, one of `mooring.tables.text_encodings.ENCODINGS`. Empty for UTF-8 or, if `agreed` is false,
+        for UTF-8 or Windows-1252 as the first line suggests.
     """
     if isinstance(data, MappedTable):
         marks = {"separator": data.mapping.separator, "encoding": data.mapping.encoding}
@@ -150,12 +151,12 @@ def _read_series(series: Any) -> Any:
     if all(cell is None or isinstance(cell, str | Real | np.bool_ | Decimal | date) for cell in cells):
         with suppress(*_NOT_IN_ARROW):
             return pa.array([as_text(cell) for cell in cells], pa.string())
-    kind = pa.opaque(pa.null(), str(series.to_native().dtype), "data frame")  # no error yet: it may not be needed
+    kind = pa.opaque(pa.null(), str(series.to_native().dtype), "data frame")  # no error yet: it may be unused
     return pa.ExtensionArray.from_storage(kind, pa.nulls(len(cells)))
 
 
 def _mixes_times(series: Any) -> bool:
-    """Whether a column mixes time zones, or times and days. Arrow would convert all to one, and could change the day."""
+    """Whether a column mixes time zones, or times and days. Arrow would unify all cells, and could change the day."""
     if str(series.dtype) != "Object":
         return False
     return len({str(getattr(cell, "tzinfo", "day")) for cell in series.drop_nulls().to_list()}) > 1
@@ -187,7 +188,7 @@ def _require_plausible_sizes(metadata: Any, n_bytes: int) -> None:
     """Refuse a Parquet file that would grow to far more rows or bytes than a real table of its size."""
     groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
     if metadata.num_rows > max(_ROWS, _ROWS_A_BYTE * n_bytes) or metadata.num_rows != sum(g.num_rows for g in groups):
-        raise not_a_table("a Parquet file that states more rows than its parts or its size can hold")
+        raise not_a_table("a Parquet file that states more rows than it can hold, or not as many as its parts")
     # Only sizes of whole groups are read: pyarrow ends the process when it is asked for an encrypted part of a column.
     if any(group.total_byte_size > max(_GROUP_BYTES, _GROWTH * n_bytes) for group in groups):
         raise not_a_table("a Parquet file that grows too much when it is read")
@@ -243,7 +244,7 @@ def require_different(names: Sequence[str]) -> None:
 
 @contextmanager
 def explain_read_errors(let_through: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """Replace errors of the parsers with one that does not quote the file."""
+    """Replace errors of the parsers with an error that does not quote the file."""
     # Errors in the parser's callbacks contain bytes of the file, and Python would print them.
     before, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:

@@ -1,7 +1,7 @@
-"""Inference of what the columns of a table hold, from their cells.
+"""Infers what each column of a table holds, from the cells of the column.
 
 This is the only inference of column kinds. Audits choose an encoding by it (`choose_encoding`), `mooring study header`
-describes columns by it, and drafts of a study ask it for the likely kind of each column.
+describes columns by it, and drafts of a study take the likely kind of each column from it.
 """
 
 from __future__ import annotations
@@ -40,33 +40,33 @@ from mooring.typing import Indices, Labels, Vector
 ValueKind = Literal["number", "integer", "category", "time", "other", "empty"]
 LikelyKind = Literal["number", "date", "category", "id", "text", ""]
 MAX_CATEGORIES = 50
-"""A column with more distinct words is not a category."""
+"""A column with more distinct words than this is not a category."""
 MAX_INTEGER_CLASSES = 20
-"""A label with more distinct whole numbers is a number, not a class."""
+"""A label with more distinct whole numbers than this is a number, not a class."""
 INDICATOR_SHARE = 0.01
-"""Where a larger share of the numbers is missing, a further feature marks the missing ones."""
+"""If a larger share of a column's numbers is missing, a further feature marks the missing numbers."""
 FEWEST_ROWS = 5
-"""A range, frequent word or missing word is inferred from at least so many rows."""
+"""A range, frequent word or missing word is inferred from at least this many rows."""
 _MANY_NUMBERS = 10  # with more distinct numbers than this, a sentinel far from all others stands for a missing value
-_NO_SPREAD = 1e-12  # relative to the mean: what rounding leaves of a constant column
+_NO_SPREAD = 1e-12  # relative to the mean: the deviation that rounding may leave in a constant column
 _IDENTIFIER = r"^[^\s:]*[0-9][^\s:]*$"
 _MOMENT, _ZONED_MOMENT = pa.timestamp("ns"), pa.timestamp("ns", "UTC")
 
 
 @dataclass(frozen=True, eq=False)
 class InferredColumn:
-    """What one column of a table holds. Everything but the cells themselves is computed when it is first asked for."""
+    """What one column of a table holds. Properties are computed when they are first used."""
 
     name: str
     values: Any = field(repr=False)
     """The cells as a pyarrow array, null where missing: float64 for numbers, a dictionary of words in rising order for
-    categories and for dates or times written as text, and the type of the file for everything else."""
+    categories and for dates or times written as text, and the type as stored for everything else."""
     unusable: str = ""
-    """Why the cells are neither numbers nor categories; empty if they are."""
+    """Why the column cannot be used, such as because it holds dates; empty for numbers and categories."""
 
     @cached_property
     def kind(self) -> ValueKind:
-        """The kind that every cell has. "time" stands for dates and times, "other" for types that are not read."""
+        """The kind of all cells. "time" stands for dates and times, "other" for types that are not read."""
         if self.unusable:
             is_text = pa.types.is_dictionary(self.values.type)
             return "time" if is_text or kind_of_type(self.values.type) == "time" else "other"
@@ -78,10 +78,11 @@ class InferredColumn:
 
     @cached_property
     def likely_kind(self) -> LikelyKind:
-        """The kind that most distinct words look like, whatever the others are; empty if there is nothing to judge by.
+        """The kind that most of the distinct words look like; empty for a column without values or of an unreadable type.
 
-        Numbers with a decimal comma, a unit or a limit of detection count as numbers. Where most cells differ, words are
-        identifiers if most of them contain a digit and no space, and free text otherwise.
+        Numbers with a decimal comma, a unit or a limit of detection count as numbers. If more than ten words, and more than
+        half of the cells, are distinct, words that are neither numbers nor dates are identifiers ("id") if most contain a
+        digit, no space and no colon, and free text ("text") otherwise. If fewer are distinct, such words are categories.
         """
         if self.kind in ("empty", "other"):
             return ""
@@ -102,7 +103,7 @@ class InferredColumn:
 
     @cached_property
     def numbers(self) -> Vector:
-        """The numbers that are not missing, in the order of the rows; for a category, its words as numbers."""
+        """The numbers that are not missing, in row order; for a category of words that are numbers, in word order."""
         if pa.types.is_dictionary(self.values.type):
             words = np.array(list(self.word_counts), dtype=np.str_)
             return np.repeat(words.astype(np.float64), list(self.word_counts.values()))
@@ -118,10 +119,10 @@ class InferredColumn:
 
     @cached_property
     def missing_words(self) -> tuple[str, ...]:
-        """Sentinels that probably stand for a missing value.
+        """Sentinels (see `SENTINELS`) that probably stand for a missing value.
 
-        They are frequent, and are far from all other numbers, or negative where hardly any other number is. Zero is never
-        among them, because many tables have many zeros.
+        Such a sentinel is frequent, and it is either far from nearly all other numbers, or negative where hardly any other
+        number is negative. Zero is never among them, because many tables have many zeros.
         """
         if self.kind == "category" and not all(map(is_number, self.word_counts)):
             return ()
@@ -144,13 +145,13 @@ class InferredColumn:
 
     @cached_property
     def frequent_words(self) -> tuple[str, ...]:
-        """Words of a category that enough rows have, without those that probably stand for a missing value."""
+        """Words of a category in at least `FEWEST_ROWS` rows, without words that probably stand for a missing value."""
         frequent = (word for word, count in self.word_counts.items() if count >= FEWEST_ROWS)
         return tuple(word for word in frequent if word not in self.missing_words)
 
     @cached_property
     def days(self) -> Vector:
-        """The cells as days since 1970-01-01, NaN where they are missing or no day; empty if the type has no days."""
+        """Cells of text or days as days since 1970-01-01, NaN where missing or no day; empty if the type is unreadable."""
         if not is_readable(self.values.type, as_date=True):
             return np.zeros(0)
         words = encode_distinct(as_plain(self.values))
@@ -164,7 +165,7 @@ class InferredColumn:
 def infer_column(
     name: str, cells: Any, *, missing: Collection[str] = (), is_text: bool = False, as_category: bool = False
 ) -> InferredColumn:
-    """Read a pyarrow column as numbers or as words.
+    """Return a pyarrow column as numbers, as words, or with the reason why it is neither.
 
     `missing` are words that stand for a missing value, besides the usual ones. With `is_text`, the column comes from a file
     of plain text, and holds numbers, dates or truth values if all its words can be read as such. With `as_category`, numbers
@@ -223,7 +224,8 @@ def find_ends(numbers: Vector) -> tuple[float, float]:
 def widen_range(low: float, high: float, *, n_steps: int) -> tuple[float, float]:
     """Round both ends outward to a multiple of the largest power of ten up to `high - low`, and move them `n_steps` further.
 
-    A positive lower end does not move as far as zero: zero often stands for a missing value, and should then lie outside.
+    A lower end that is not negative is only rounded if the further move would bring it to zero or below: zero often stands
+    for a missing value, and should then lie outside the range.
 
     Examples
     --------
@@ -240,9 +242,10 @@ def widen_range(low: float, high: float, *, n_steps: int) -> tuple[float, float]
 def choose_encoding(column: InferredColumn) -> tuple[Column | None, str]:
     """Return the encoding of a column in an audit, and a note that says what is left out and why.
 
-    The encoding is None if the whole column is left out; the note is empty if nothing is. Numbers are standardised, and
-    missing ones become the median; where more than 1 % are missing, a further feature marks them. Each word of a category
-    becomes a feature and, if cells are missing, so does the word "missing".
+    The encoding is None if the whole column is left out. The note is empty if nothing is left out. Numbers are standardised,
+    and missing ones become the median. If more than 1 % of the numbers are missing, a further feature marks them; a constant
+    column of numbers keeps this feature alone. Each word of a category becomes a feature and, if cells are missing, so does
+    the word "missing".
     """
     name, values = column.name, column.values
     if column.unusable:
@@ -271,9 +274,9 @@ def choose_encoding(column: InferredColumn) -> tuple[Column | None, str]:
 
 
 def fit_scale(schema: Schema, columns: Any) -> Schema:
-    """Return the inferred schema with its numbers standardised and filled by these rows.
+    """Return an inferred schema whose numbers are standardised and filled by the rows of `columns`.
 
-    `schema` and `columns` are those of an `InferredTable`. A constant column is centred only. A column without any value in
+    `schema` and `columns` are those of an `InferredTable`. A constant column is only centred. A column without any value in
     these rows becomes 0 for all rows, because nothing is known about its scale.
     """
     fitted = []
@@ -320,7 +323,7 @@ class RowKeys:
     """The labels and groups of the rows that have them."""
 
     keep: npt.NDArray[np.bool_]
-    """Which rows have a label and a group."""
+    """A mask of the rows to use: those that the caller keeps and that have a label and a group, if these are read."""
     labels: Labels | None
     label_names: tuple[str, ...]
     groups: Indices | None
@@ -355,7 +358,7 @@ def read_keys(
             raise InputError(
                 what,
                 expected="a column with values",
-                got="a column that is empty in every row",
+                got="a column that is empty in every row that remains",
                 cure="Choose another column.",
             )
     labels, label_names = (None, ()) if label is None else _labels(label.keep(keep), max_integer_classes)
@@ -364,12 +367,12 @@ def read_keys(
 
 
 def describe_dropped(n: Any, what: str) -> str:
-    """Return a note on rows that lack what every row needs."""
+    """Return a note that `n` rows are dropped because they lack `what`."""
     return count_noun(int(n), f"row without {what} is dropped", f"rows without {what} are dropped")
 
 
 def plain_values(column: InferredColumn) -> npt.NDArray[Any]:
-    """Return the numbers (NaN where missing; integers if whole and complete), or the words (empty where missing)."""
+    """Return a column's numbers (NaN where missing; integers if all are whole), or its words (empty where missing)."""
     if pa.types.is_dictionary(column.values.type):
         return np.array(column.values.dictionary_decode().fill_null("").to_pylist(), dtype=np.str_)
     numbers = np.asarray(column.values.to_numpy(zero_copy_only=False))
@@ -385,7 +388,7 @@ def _labels(column: InferredColumn, max_integer_classes: float) -> tuple[Labels,
 
 
 def _classes(values: Any) -> tuple[Indices, tuple[str, ...]]:
-    """Number the distinct values 0, 1, ..., in rising order; return the numbers and their names."""
+    """Number the distinct values 0, 1, ..., in rising order; return the number of each row, and the values as names."""
     values = values if pa.types.is_dictionary(values.type) else _number_names(values)
     present, codes = np.unique(values.indices.to_numpy(zero_copy_only=False), return_inverse=True)
     return codes.astype(np.int64), tuple(values.dictionary.take(pa.array(present)).to_pylist())
@@ -403,7 +406,7 @@ def _infer_words(name: str, words: Any, indices: Any, *, is_text: bool) -> Infer
 
 
 def _dictionary(words: Any, indices: Any) -> Any:
-    """Return the words at these indices with a sorted dictionary; some of the words may be null or repeated."""
+    """Return an array of the words at these indices, with a sorted dictionary; words may be null or repeated."""
     coded = words.dictionary_encode()
     order = pc.sort_indices(coded.dictionary)
     place = pc.sort_indices(order)

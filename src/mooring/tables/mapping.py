@@ -35,7 +35,7 @@ _CURE = "Correct the mapping."
 
 @dataclass(frozen=True)
 class ColumnMapping(Record):
-    """How one column of a study is read from a site's table. Where a rule is left out, that of the whole table applies."""
+    """How one column of a study is read from a site's table. A rule that is left out is that of the table."""
 
     source: str = ""
     """Name of the column in the table; empty if the study uses the same name."""
@@ -46,7 +46,7 @@ class ColumnMapping(Record):
     missing_words: tuple[str, ...] = ()
     """Words that stand for a missing value in this column, besides those of the whole table."""
     words: dict[str, str] = field(default_factory=dict)
-    """The study's word for each word of the table."""
+    """For words of the table, the study's words."""
     other: str = ""
     """The study's word for every word that is not among `words`, not a category and not missing; empty if such words
     stay as they are."""
@@ -80,10 +80,10 @@ class TableMapping(Record):
         twice = find_repeated([*self.sources.values(), *self.ignore])
         if twice is not None:
             problem = f"The mapping uses the column {twice!r} of the table more than once."
-            raise InputError("mapping", problem=problem, cure="Read each column of the table once.")
+            raise InputError("mapping", problem=problem, cure="Name each column once, as a source or under ignore.")
 
     def fit_to(self, schema: Schema, *further: str) -> TableMapping:
-        """Return the mapping for the tables of a schema, in which `other` does not replace the schema's categories.
+        """Return the mapping, checked against a schema, with the schema's categories exempt from `other`.
 
         `further` are names of columns that are read beside those of the schema, such as the one that names persons. A column
         or a word that the schema does not declare is refused.
@@ -113,11 +113,11 @@ class TableMapping(Record):
 
     @property
     def sources(self) -> dict[str, str]:
-        """For each column that the study names differently, by its name in the study, its name in the table."""
+        """The table's names of the columns that the study names differently, by their names in the study."""
         return {name: rule.source for name, rule in self.columns.items() if rule.source and rule.source != name}
 
     def rename(self, names: Sequence[str]) -> dict[str, str]:
-        """Return the study's name of each column of a table, without the columns to leave out.
+        """Map the table's names of columns to the study's names, without the columns to leave out.
 
         A table may lack a column that the mapping renames, such as the column of labels that are not known yet.
         """
@@ -134,7 +134,7 @@ class TableMapping(Record):
         return {name: new_names.get(name, name) for name in kept}
 
     def describe(self) -> list[tuple[str, str, str]]:
-        """Return for each column of the study with rules of its own: its name, its name in the table, and the rules."""
+        """Return, for each column with rules of its own, its name in the study, its name in the table, and the rules."""
         lines = []
         for name, rule in self.columns.items():
             rules = [f"decimal mark {rule.decimal!r}"] if rule.decimal else []
@@ -146,7 +146,7 @@ class TableMapping(Record):
         return lines
 
     def changes(self, name: str) -> bool:
-        """Whether the mapping may change cells of a column, which is named as in the study."""
+        """Whether the mapping may change cells of the column that the study calls `name`."""
         rule = self.columns.get(name, ColumnMapping())
         rules = (self.missing_words, rule.missing_words, rule.words, rule.other, rule.date_format, self.date_format)
         return any(rules) or (rule.decimal or self.decimal) == ","
@@ -154,10 +154,10 @@ class TableMapping(Record):
     def convert(self, name: str, cells: Any, *, translate: bool = True) -> Any:
         """Return the cells of a column, a pyarrow column, as the study writes them.
 
-        Cells that no rule fits, and cells that are not UTF-8, stay as they are, for the encoder to judge. The result for a
-        cell does not depend on other rows. If `translate` is false, numbers and dates are rewritten, but words stay as the
-        table has them. Fingerprints of records are computed from these untranslated cells, so that a row is recognised in
-        another study that declares different words.
+        Cells that no rule fits only lose spaces at their ends, and cells that are not UTF-8 stay as they are, for the
+        encoder to judge. The result for a cell does not depend on other rows. If `translate` is false, numbers and dates are
+        rewritten, but words stay as the table has them. Fingerprints of records are computed from these untranslated cells,
+        so that a row is recognised in another study that declares different words.
         """
         distinct = distinct_words(cells)
         convert_word = self._word_converter(name) if translate else self._form_converter(name)
@@ -171,7 +171,7 @@ class TableMapping(Record):
         return pa.DictionaryArray.from_arrays(places, words)
 
     def _form_converter(self, name: str) -> Callable[[str | None], str]:
-        """Return a function that writes numbers and dates of the table as the study does, and leaves other words."""
+        """Return a function that writes numbers and dates of the table as the study does, and keeps other words."""
         rule = self.columns.get(name, ColumnMapping())
         has_comma = (rule.decimal or self.decimal) == ","
         date_format = rule.date_format or self.date_format
@@ -236,10 +236,11 @@ def declare_mapping(
     ignore: Collection[str] = (),
     marks: Mapping[str, str] | None = None,
 ) -> TableMapping:
-    """Return a mapping in which what a person declares in options replaces earlier rules on the same columns and words.
+    """Return a mapping in which a person's options replace or extend earlier rules on the same columns and words.
 
-    `rename` holds STUDY=TABLE names, `words` COLUMN:WORD=CATEGORY, `other` COLUMN=CATEGORY, and `missing_words` WORD or
-    COLUMN=WORD. `marks` are encoding, separator, decimal mark and form of dates of the whole table, or empty to keep them.
+    `rename` holds STUDY=TABLE names, `words` COLUMN:WORD=CATEGORY, `other` COLUMN=CATEGORY, `missing_words` WORD or
+    COLUMN=WORD, and `ignore` names of columns of the table. `marks` are the encoding, separator, decimal mark and form of
+    dates of the whole table; an earlier mark is kept if the new one is absent or empty.
     """
     columns = {
         name: replace(rule, source="") if rule.source in ignore else rule for name, rule in known.columns.items()

@@ -31,7 +31,7 @@ class Partition:
         Rows that belong to no participant, for a public projection.
     public_labels : array of shape (n,), optional
     train_indices, test_indices : tuple of arrays of int
-        Indices of these rows in the `Records`.
+        Indices of these rows in the `Records`, or as `from_parts` counts them.
     public_indices : array of int
         Indices of the public rows.
     names : tuple of str
@@ -92,7 +92,7 @@ class Partition:
             class.
         test_share : float, default 0.25
             Share of a participant's rows to test on, if no test rows are given. Unless the share is zero, at least one row
-            is a test row.
+            of each participant is a test row.
         public : array of shape (n, n_features), optional
             Rows that belong to no participant.
         names : sequence of str, optional
@@ -119,7 +119,7 @@ class Partition:
             "test_labels",
             expected="given where labels and test are both given, and only there",
             got="given" if test_labels is not None else "left out",
-            cure="Label both training and test rows, or neither.",
+            cure="Label both training and test rows, or neither. Without test rows, leave test_labels out.",
         )
         rows = [as_rows(f"datasets[{k}]", part) for k, part in enumerate(datasets)]
         test_rows = [as_rows(f"test[{k}]", part, may_be_empty=True) for k, part in enumerate(test or ())]
@@ -130,7 +130,7 @@ class Partition:
             "datasets, test and public",
             expected="matrices of one width",
             got=f"widths {widths}",
-            cure="All participants must have the same features, in one order.",
+            cure="Give all participants the same features, in the same order.",
         )
         ends = np.cumsum([part.shape[0] for part in everything])
         numbers = [np.arange(end - part.shape[0], end) for part, end in zip(everything, ends, strict=True)]
@@ -153,9 +153,9 @@ class Partition:
     def halves(
         self, *, rng: np.random.Generator, groups: npt.NDArray[np.int64] | None = None
     ) -> tuple[Partition, Partition]:
-        """Return two partitions with half of every participant's rows each, class by class; both have the public rows.
+        """Split every participant's rows, class by class, into two partitions; both keep all public rows.
 
-        If `groups` holds the person of each record, all rows of one person go to the same half.
+        `groups` holds the person of each record. If it is given, all rows of one person go to the same half.
         """
         require_generator(rng)
         parts, p = (*self.train_indices, *self.test_indices), self.n_participants
@@ -218,8 +218,8 @@ def partition(
 
     Notes
     -----
-    Test rows are taken out first, then public rows, and the rest is split. Where labels are classes, all rows are split
-    class by class, so that the participants' class counts differ by one row at most.
+    Without `by_group`, test rows are taken out first, then public rows, and the rest is split. If labels are classes, all
+    rows are split class by class, so that the participants' class counts differ by one row at most.
 
     With `by_group`, if there are as many groups as participants, each participant gets one group, in the order of
     `group_names`, and public rows come from all groups. Otherwise the public rows are whole groups, and the other groups are
@@ -274,7 +274,7 @@ def partition(
 def _split_each(
     owned: Sequence[Indices], strata: Indices, test_share: float, rng: np.random.Generator
 ) -> tuple[tuple[Indices, ...], tuple[Indices, ...]]:
-    """Return each participant's rows to train on, at least one, and to test on, at least one unless the share is zero."""
+    """Return each participant's training rows and test rows: at least one of each, or no test rows if the share is zero."""
     train, test = [], []
     needed = 2 if test_share > 0 else 1
     for k, rows in enumerate(owned):
@@ -320,7 +320,7 @@ def _default_names(n_participants: int) -> tuple[str, ...]:
 
 
 def _join_labels(sides: Sequence[tuple[str, Sequence[npt.ArrayLike] | None, list[Matrix]]]) -> Labels | None:
-    """Concatenate all labels: they are numbers if those of any part are numbers, otherwise classes."""
+    """Concatenate all labels: they are numbers if any part has numbers, and otherwise classes; None without labels."""
     coded: list[Labels] = []
     for what, labels, rows in sides:
         if labels is not None:
@@ -371,7 +371,7 @@ def _require_one_each(what: str, entries: Sequence[object] | None, n_participant
         what,
         expected=f"one entry for each of the {n_participants} participants",
         got=f"{0 if entries is None else len(entries)} entries",
-        cure="Keep the participants in one order everywhere.",
+        cure="Give one entry per participant, in the same order everywhere.",
     )
 
 

@@ -28,7 +28,7 @@ _SENTINEL_DAYS = ("1899-12-30", "1900-01-01", "1970-01-01", "9999-12-31")
 N_FIRST_ROWS = 5
 _MOST_RAGGED = 10_000
 MANY_WORDS = 50
-"""With more different unknown words in a batch, a column holds free text or identifiers, not misspelt categories."""
+"""With more different unknown words in a batch than this, a column holds free text or identifiers, not misspelt words."""
 
 
 class ProblemKind(StrEnum):
@@ -66,14 +66,18 @@ class ProblemKind(StrEnum):
         "sentinel",
         "{value}, which often stands for a missing value",
         'If it does here, declare missing_words = ["{value}"] for the column, or leave cells empty; '
-        "if not, correct the range.",
+        "if not, correct the declaration.",
     )
     FAR_OUTSIDE = (
         "far-outside",
         "a value outside the range by more than its width",
         "Check its unit, or correct the range.",
     )
-    OUTSIDE = "outside", "a value outside the range", 'Correct it or the declared range, or declare outside = "clip".'
+    OUTSIDE = (
+        "outside",
+        "a value outside the range",
+        'Correct it or the declared range; or, except for a label, declare outside = "clip".',
+    )
     LETTER_CASE = "letter-case", "a declared word in different letter case", "Write it as it is declared."
     TRUTH_VALUE = (
         "truth-value",
@@ -120,9 +124,9 @@ class InvalidCells:
 
 
 def classify_text(words: Any, wrong: Mask, *, as_dates: bool = False) -> list[tuple[ProblemKind, Mask]]:
-    """Return a mask for each kind of words that should have been numbers, or dates, by what they look like instead.
+    """Classify words that should have been numbers, or dates, by what they look like; return a mask for each kind.
 
-    `words` are a pyarrow array of trimmed text, and `wrong` marks those to classify.
+    `words` are a pyarrow array of trimmed text, and `wrong` marks the words to classify.
     """
     masks, left = [], wrong
     for kind, pattern in _DATE_KINDS if as_dates else _TEXT_KINDS:
@@ -213,7 +217,7 @@ class RaggedLines:
     n_expected: int = 0
     """Number of fields in the first line of the file."""
     most: float = _MOST_RAGGED
-    """With more such lines, the rest of the file is not read."""
+    """With more such lines than this, the rest of the file is not read."""
 
     def add(self, number: int, n_fields: int, n_expected: int) -> None:
         """Record a line by its row number and its number of fields."""
@@ -227,7 +231,7 @@ class RaggedLines:
 
     def number_of(self, places: Any) -> Any:
         """Return the row numbers in the file for `places`, which count rows from 0 without these lines."""
-        above = np.array(self.numbers, dtype=np.int64) - 1 - np.arange(len(self.numbers))  # rows above each line
+        above = np.array(self.numbers, dtype=np.int64) - 1 - np.arange(len(self.numbers))  # other rows above each line
         return places + 1 + np.searchsorted(above, places, side="right")
 
     @property
@@ -274,7 +278,7 @@ class ProblemLog:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Lines of a wrong length, then one problem per column and reason, by column and with the most frequent first."""
+        """Lines of a wrong length, then a problem per column and reason, by column and in order of falling frequency."""
         order = sorted(self._tallies.items(), key=lambda item: (item[0][0], -item[1].n_cells))
         lines = (self.ragged.problem,) if self.ragged.numbers else ()
         return (*lines, *(self._describe(*key, tally) for key, tally in order))

@@ -51,15 +51,16 @@ def table_batches(
     ragged: RaggedLines | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Any]:
-    """Yield some columns of a table as pyarrow tables of `rows_at_once` rows, or fewer if rows are long.
+    """Yield some columns of a table as pyarrow tables of at most `rows_at_once` rows.
 
-    Columns of a text file come as text, those of Parquet and data frames in the types that they have, with text as
-    dictionaries of words. The parser of a text file converts the columns in `numbers` to numbers. If a cell of these is not
-    a number, or any cell is not UTF-8 or contains a line break, all columns come as bytes from that block on, so that the
-    caller can find the cell. With `keep_bytes`, bytes in Parquet or data frames stay bytes, as images must, instead of
-    becoming text. `ragged` collects lines with a wrong number of fields, which are then skipped; without it, the first such
-    line raises an error, once the rows before it have been yielded. With `with_originals`, batches of a mapped table have a
-    further column, with the table's own words, for each column whose cells the mapping may change.
+    Columns of a text file come as text. Columns of Parquet and data frames keep their types, except that text comes as
+    dictionaries of words. The parser of a text file converts the columns in `numbers` to numbers. If a cell of these columns
+    is not a number, if a cell is not UTF-8 or contains a line break, or if a line has a wrong number of fields, then all
+    columns come as bytes from the block concerned on, so that the caller can find the place. With `keep_bytes`, bytes in
+    Parquet or data frames stay bytes, as images must, instead of becoming text. `ragged` collects lines with a wrong number
+    of fields, which are then skipped; without it, the first such line raises an error, once the rows before the line have
+    been yielded. With `with_originals`, batches of a mapped table have a further column (see `original_name`), with the
+    table's own words, for each column whose cells the mapping may change.
     """
     if table.unmapped is not None and table.mapping is not None:
         yield from _mapped_batches(
@@ -118,14 +119,14 @@ def _mapped_batches(
 
 
 def original_name(name: str) -> str:
-    """Return the name of the further column that holds the table's own words of a column of a mapped table."""
+    """Return the name of the further column that holds the table's own words for a mapped column."""
     return f"{name}{_ORIGINAL}"
 
 
 def read_columns(table: OpenTable, *, keep_bytes: bool = False) -> Any:
-    """Return all columns of a table in memory, as a pyarrow table: text files as text, others as in `table_batches`.
+    """Return all columns of a table in memory, as a pyarrow table with the types that `table_batches` yields.
 
-    Text that is not UTF-8 is read as Windows-1252.
+    A text file has columns of text. If it is not UTF-8, the whole file is read as Windows-1252.
     """
     batches = list(table_batches(table, table.names, keep_bytes=keep_bytes))
     if not batches:
@@ -141,10 +142,10 @@ def read_columns(table: OpenTable, *, keep_bytes: bool = False) -> Any:
 
 
 def read_ahead(items: Iterable[Item], *, at_most: int = 2) -> Iterator[Item]:
-    """Yield the same items in the same order, made by another thread, at most `at_most` in advance.
+    """Yield the items in order, while another thread makes up to `at_most` further items in advance.
 
     Parsing and linear algebra release Python's lock, so the next batch is read while the last one is worked on. An error
-    of the other thread is raised here, in its place among the items; leaving early stops the other thread.
+    of the other thread is raised here, in its place among the items. The other thread stops if the caller stops iterating.
 
     Examples
     --------
@@ -162,7 +163,7 @@ def read_ahead(items: Iterable[Item], *, at_most: int = 2) -> Iterator[Item]:
 
 
 def _regroup(source: Iterator[Any], rows_at_once: int) -> Iterator[Any]:
-    """Yield the rows in tables of `rows_at_once` rows, or fewer before types change and where there is much text."""
+    """Yield tables of `rows_at_once` rows, or of fewer before a change of types, if text is long, and at the end."""
     waiting, n_waiting, n_bytes, error = list[Any](), 0, 0, None
     while True:
         try:
@@ -215,7 +216,7 @@ def _parquet_batches(
         while True:
             with explain_read_errors():
                 batch = next(batches, None)
-            if batch is None and n_read != file.metadata.num_rows:  # its columns end at different rows
+            if batch is None and n_read != file.metadata.num_rows:  # the columns end at different rows
                 raise not_a_table("a Parquet file that lacks a part of a column")
             if batch is None:
                 return
@@ -236,7 +237,7 @@ def _dictionary_columns(path: Path, text: Sequence[str]) -> list[str]:
     encodings = {
         name: {encoding for group in groups for encoding in group.column(places[name]).encodings} for name in text
     }
-    if any(_PREFIXES in used for used in encodings.values()):  # a few bytes of it can stand for any amount of text
+    if any(_PREFIXES in used for used in encodings.values()):  # a few bytes in it can stand for any amount of text
         raise not_a_table(f"text in Parquet's encoding {_PREFIXES}")
     return [name for name in text if encodings[name] <= _DICTIONARIES]
 
@@ -259,8 +260,8 @@ class _PagesWantedError(Exception):
 def _require_chunk_metadata(path: Path, columns: Sequence[str]) -> None:
     """Refuse a file in which some part of these columns has no metadata, or encrypted metadata.
 
-    pyarrow ends the process when it is asked for such metadata. Its reader of rows raises an error instead: it looks up
-    where all parts of the columns lie before it reads the first page, and `_FooterOnly` stops it at that page.
+    pyarrow ends the process when a program asks for such metadata. The reader of rows raises an error instead: it looks up
+    where all parts of the columns lie before it reads the first page, at which `_FooterOnly` stops the reader.
     """
     with _FooterOnly(path) as raw, pa.parquet.ParquetFile(raw, pre_buffer=True) as file:
         raw.opened = True
@@ -269,7 +270,7 @@ def _require_chunk_metadata(path: Path, columns: Sequence[str]) -> None:
 
 
 def _text_columns(table: OpenTable, columns: Sequence[str], keep_bytes: bool) -> list[str]:
-    """Return the columns of Parquet or a data frame that hold text."""
+    """Return the columns of Parquet or a data frame that hold text, or bytes that are to be read as text."""
     types = {name: table.schema.field(name).type for name in columns}
     values = {name: kind.value_type if pa.types.is_dictionary(kind) else kind for name, kind in types.items()}
     as_text = () if keep_bytes else (pa.binary(), pa.large_binary())
@@ -286,7 +287,7 @@ def _decode_text(batch: Any, text: Sequence[str], n_before: int) -> Any:
 def _decode_words(name: str, column: Any, n_before: int) -> Any:
     """Convert a dictionary of bytes or unchecked text to a dictionary of text; refuse the first row that is not UTF-8."""
     column = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    if len(column.dictionary) > len(column):  # the dictionary of a whole row group, of which this is a part
+    if len(column.dictionary) > len(column):  # the dictionary is that of a whole row group
         used, places = np.unique(column.indices.fill_null(0).to_numpy(zero_copy_only=False), return_inverse=True)
         indices = pa.array(places.astype(np.int32), mask=column.indices.is_null().to_numpy(zero_copy_only=False))
         column = pa.DictionaryArray.from_arrays(indices, column.dictionary.take(pa.array(used)))
@@ -312,7 +313,7 @@ def _decode_words(name: str, column: Any, n_before: int) -> Any:
 def _text_batches(
     table: OpenTable, types: dict[str, Any], ragged: RaggedLines | None, report: Callable[[float], None]
 ) -> Iterator[Any]:
-    """Yield batches in these types; from the first block that does not fit them on, yield bytes, in a slower pass."""
+    """Yield batches in these types; once a block does not fit the types, yield batches of bytes, in a slower pass."""
     n_read = 0
     batches = _parse(table, types, None, report)
     while True:
@@ -347,7 +348,7 @@ def _text_batches(
 def _parse(
     table: OpenTable, types: dict[str, Any], ragged: RaggedLines | None, report: Callable[[float], None]
 ) -> Iterator[Any]:
-    """Yield batches of a text file. With `ragged`, lines of a wrong length go there, and cells may contain line breaks."""
+    """Yield batches of a text file. With `ragged`, which collects lines of a wrong length, cells may hold line breaks."""
     position = {name: f"c{k}" for k, name in enumerate(table.names)}  # names may be padded or repeated
 
     def remember(row: Any) -> str:

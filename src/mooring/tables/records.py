@@ -99,7 +99,7 @@ class Records:
 
     @property
     def feature_scales(self) -> tuple[tuple[float, float], ...]:
-        """Centre and scale of each feature: row * scale + centre is in the units of the file. Empty without columns."""
+        """Centre and scale of each feature: value * scale + centre is in the units of the file. Empty without columns."""
         return Schema(self.columns).feature_scales
 
     @property
@@ -154,8 +154,9 @@ class Records:
 def hold_out(records: Records, column: str) -> tuple[Records, npt.NDArray[Any], Literal["category", "number"]]:
     """Return the records without a column, the values of that column, and whether they are categories or numbers.
 
-    The column is a column of the file, or an attribute of images. If a feature marks the column's missing cells, that
-    feature stays.
+    The column is a column of the file, or an attribute of images, which is a category and stays in the records. Categories
+    have the values 0, 1, ...; numbers with at most five distinct values are categories. If a feature marks the column's
+    missing cells, that feature stays.
 
     Examples
     --------
@@ -217,12 +218,13 @@ def as_rows(what: str, rows: npt.ArrayLike, *, may_be_empty: bool = False) -> Ma
         matrix = np.asarray(rows, dtype=np.float64)
     except (TypeError, ValueError):
         got = "values that are not numbers, or rows of different lengths"
-        raise InputError(what, expected="a matrix of numbers", got=got, cure="Encode words as numbers first.") from None
+        cure = "Encode words as numbers, and give all rows the same length."
+        raise InputError(what, expected="a matrix of numbers", got=got, cure=cure) from None
     if matrix.ndim == 2 and may_be_empty and not len(matrix) and matrix.shape[1]:
         return matrix
     if matrix.ndim != 2 or 0 in matrix.shape:
-        expected = "a matrix with at least one row and one column"
-        raise InputError(what, expected=expected, got=f"shape {matrix.shape}", cure="Flatten images to rows first.")
+        expected, cure = "a matrix with at least one row and one column", "Pass one row per record; flatten images."
+        raise InputError(what, expected=expected, got=f"shape {matrix.shape}", cure=cure)
     if not (np.isfinite(matrix.min()) and np.isfinite(matrix.max())):  # min and max carry NaN, and need no copy
         raise InputError(what, expected="finite", got="NaN or Inf", cure="Fill or drop missing values first.")
     return matrix
@@ -241,7 +243,7 @@ def as_labels(what: str, labels: npt.ArrayLike, *, n_rows: int) -> Labels:
         expected, got = "whole numbers for classes, or floats for numbers to predict", f"an array of {values.dtype}"
         raise InputError(what, expected=expected, got=got, cure="Code the classes as 0, 1, ... first.")
     if not np.isfinite(values).all():
-        raise InputError(what, expected="finite", got="NaN or Inf", cure="Drop the rows without a label first.")
+        raise InputError(what, expected="finite", got="NaN or Inf", cure="Drop rows without a finite label first.")
     return values.astype(np.float64)
 
 

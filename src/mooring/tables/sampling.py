@@ -27,9 +27,9 @@ class Sample:
     encoded: EncodedRows
     """All rows of a small table; otherwise a uniform sample."""
     n_rows: int
-    """Number of rows of the table."""
+    """Number of rows of the table, without rows that the reader left out."""
     class_counts: dict[str, int] | None
-    """Number of rows per class in the whole table; None if the label has no classes."""
+    """Number of these rows per class; None if the label has no classes."""
 
 
 def sample_rows(
@@ -45,7 +45,7 @@ def sample_rows(
 ) -> Sample:
     """Read a whole table, check every row, and keep a uniform sample.
 
-    Each row draws a random number, and the rows with the lowest numbers are kept. At most `at_most` rows are kept; by
+    Each row gets a random number, and the rows with the lowest numbers are kept. At most `at_most` rows are kept; by
     default, the limit follows from the number of features, so that the sample fits in memory. `each` is called with every
     batch of rows. A table without rows is refused only if `unfit` is "refuse".
     """
@@ -100,8 +100,8 @@ def split_stratified(
 ) -> tuple[Indices, Indices]:
     """Return `n_out` of the chosen rows, drawn at random, and the rest, both as row numbers in rising order.
 
-    The draw is stratified: the number of rows drawn from each class is proportional to its size, to within one row. `chosen`
-    are row numbers, and `strata` the classes of all rows.
+    The draw is stratified: the number of rows drawn from each class is proportional to the class's size, to within one row.
+    `chosen` are row numbers, and `strata` the classes of all rows.
 
     Examples
     --------
@@ -152,7 +152,7 @@ def share_of(share: float, n_rows: int) -> int:
 def owners_of_groups(
     groups: Indices, strata: Indices, n_participants: int, n_public: int, *, rng: np.random.Generator
 ) -> tuple[Indices, Indices]:
-    """Return the participant that every row goes to (−1 for none), and the rows that are public.
+    """Return the participant that every row goes to, −1 for public rows, and the indices of the public rows.
 
     With as many groups as participants, each participant gets one group, and public rows come from all groups. Otherwise
     the public rows are whole groups, with at least `n_public` rows together. The other groups are assigned in order of size,

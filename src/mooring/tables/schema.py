@@ -40,16 +40,17 @@ class Column:
 
     name: str
     kind: ColumnKind
-    """An integer is a number that must be whole. A date becomes days since `day`, or the age in years at `day`."""
+    """An integer is a number that must be whole. A date becomes the number of days since `day`. The cells of an "age" are
+    dates of birth, which become ages in years at `day`."""
     low: float = 0.0
     high: float = 0.0
-    """The declared range of a number, which is encoded as −1 … 1. It is declared rather than measured, because no
-    participant sees the rows of the others."""
+    """The declared range of a number, of a date in days, or of an age. It is encoded as −1 … 1, and is declared rather than
+    measured, because no participant sees the rows of other participants."""
     categories: tuple[str, ...] = ()
     """The words of a category; each becomes a feature of zeros and ones. Only for categories."""
     missing: MissingRule = "refuse"
-    """How a missing value is treated: it is refused; it becomes the middle of the range (for a category, no category); or
-    it becomes that and a further feature of zeros and ones marks it."""
+    """How a missing value is treated. "refuse" refuses it. "fill" replaces it by the middle of the range or, for a category,
+    by zeros in all features. "indicate" does the same and marks the missing value in a further feature of zeros and ones."""
     outside: OutsideRule = "refuse"
     """How a number outside the range is treated: it is refused, or becomes the nearer end of the range."""
     inferred: bool = False
@@ -60,7 +61,7 @@ class Column:
     """For a declared number, the middle and half the width of its range; for an inferred one, its mean and standard
     deviation in the rows."""
     fill: float | str | None = None
-    """What replaces a missing value; None stands for the middle of the range or, for a category, for no category."""
+    """What replaces a missing value; None stands for the middle of the range or, for a category, zeros in all features."""
     missing_words: tuple[str, ...] = ()
     """Words that stand for a missing value in this column, besides those that do so in all columns."""
     day: str = ""
@@ -242,7 +243,7 @@ class Schema:
         return self.all_missing_words.union(word.strip() for word in column.missing_words)
 
     def require_declared(self) -> None:
-        """Refuse a schema that no study can declare: no columns, repeated names, or words that cannot be shown."""
+        """Refuse a schema that no study can declare, such as one without columns or with repeated names."""
         names = [column.name for column in self.columns]
         if not names:
             raise InputError("columns", expected="at least one", got="none", cure="Declare the columns to share.")
@@ -299,7 +300,7 @@ def require_day(where: str, day: Any) -> None:
 
 
 def require_shown(what: str, words: tuple[str, ...]) -> None:
-    """Refuse words of a study that cannot be printed."""
+    """Refuse entries of a study that are not words, or that cannot be printed."""
     if any(not isinstance(word, str) for word in words):
         got = f"a value of type {next(type(word).__name__ for word in words if not isinstance(word, str))}"
         raise InputError(what, expected="a list of words", got=got, cure="Write each word in quotes.")
@@ -317,7 +318,7 @@ def require_no_formula(what: str, words: tuple[str, ...]) -> None:
 
 
 def _require_words(where: str, what: str, words: tuple[str, ...]) -> None:
-    """Refuse categories or classes that are not different words."""
+    """Refuse categories or classes that are too many, are not different words, or cannot be printed."""
     got = ""
     if not 1 <= len(words) <= _MOST_CATEGORIES:
         got = f"{len(words)} entries"
@@ -328,12 +329,12 @@ def _require_words(where: str, what: str, words: tuple[str, ...]) -> None:
     elif len(set(words)) < len(words):
         got = f"{find_repeated(words)!r} twice"
     if got:
-        cure = 'Write each in quotes, also numbers: ["0", "1"].'
+        cure = 'Correct the list. Write each word once and in quotes, also numbers: ["0", "1"].'
         raise InputError(f"{what} of {where}", expected=f"1 to {_MOST_CATEGORIES} different words", got=got, cure=cure)
 
 
 def can_be_shown(text: str) -> bool:
-    """Whether text from others can be printed safely: characters that move the cursor could show a different study."""
+    """Whether text can be printed safely: characters that move the cursor could make a study look like a different one."""
     if text.isprintable():
         return True
     return not any(
@@ -342,7 +343,7 @@ def can_be_shown(text: str) -> bool:
 
 
 def find_repeated(names: Iterable[str]) -> str | None:
-    """Return the first name that is repeated, if any."""
+    """Return the first name that repeats an earlier name; None if all names differ."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -369,7 +370,7 @@ def require_known(where: str, plain: Mapping[str, Any], known: set[str]) -> None
 
 
 def require_column(what: str, name: str, names: Collection[str]) -> None:
-    """Refuse the name of a column that is not among `names`, in an error about `what` that lists the nearest ones."""
+    """Refuse the name of a column that is not among `names`, in an error about `what` that lists the nearest names."""
     if name in names:
         return
     folded = {other.casefold(): other for other in names}

@@ -29,7 +29,7 @@ from mooring.tables.text_encodings import recognise_encoding
 from mooring.typing import TableSource
 
 DATE_FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d")
-"""Forms of dates that are recognised; others must be declared in the mapping."""
+"""Forms of dates that are recognised besides YEAR-MONTH-DAY; other forms must be declared in the mapping."""
 _TRUTHS = ({"yes", "y", "true", "t", "1", "ja", "j", "oui", "si", "sí"}, {"no", "n", "false", "f", "0", "nein", "non"})
 _SEXES = (
     {"female", "f", "woman", "w", "weiblich", "frau", "féminin", "femme", "femenino", "mujer", "femmina", "vrouw", "v"},
@@ -45,22 +45,23 @@ _FEWEST_NUMBERS, _LEAST_SPREAD = 5, 0.2
 
 @dataclass(frozen=True)
 class SuggestedMapping:
-    """A mapping with what a person should look at."""
+    """A suggested mapping, and what a person should check in it."""
 
     mapping: TableMapping
     pairs: dict[str, str]
-    """The column of the table that is suggested for each column of the study that the table does not name."""
+    """For columns of the study whose names the table lacks, by these names, the table's columns that are suggested."""
     absent: tuple[str, ...]
-    """Columns of the study for which the table has no column that could be suggested."""
+    """Columns of the study, except ids, that the table lacks and for which none of its columns is suggested."""
     unknown_words: dict[str, tuple[str, ...]]
-    """For each column of the study, by name, the words of the table that are no category, number or day of the column,
-    including those that the mapping's `other` replaces. They are shown at the site only."""
+    """By the name of a column of the study, the table's words that are no category, number or day of this column, including
+    words that the mapping's `other` replaces. Columns without such words are left out. The words are shown at the site
+    only."""
 
 
 def suggest_mapping(
     schema: Schema, data: TableSource, known: TableMapping, *, further: Sequence[str] = ()
 ) -> SuggestedMapping:
-    """Complete a mapping for a table; what `known` already says is kept.
+    """Complete a mapping for a table; what `known` already declares is kept.
 
     Parameters
     ----------
@@ -125,7 +126,7 @@ def recognise_forms(data: TableSource) -> TableMapping:
 
 
 def _recognise_encoding(data: TableSource) -> str:
-    """Return the encoding of a text file; empty for UTF-8, and for all other tables."""
+    """Return the encoding of a text file; empty for UTF-8, even with stray bytes, and for tables that are not text."""
     if not isinstance(data, str | Path) or is_parquet(Path(data)):
         return ""
     require_file(Path(data))
@@ -134,7 +135,7 @@ def _recognise_encoding(data: TableSource) -> str:
 
 
 def _list_columns(schema: Schema) -> list[Column]:
-    """Return the columns of a schema with its label as the last one."""
+    """Return the columns of a schema and then, as a further column, its label, if there is one."""
     label = schema.label
     if label.kind == "classes":
         return [*schema.columns, Column(label.column, "category", categories=label.classes)]
@@ -159,7 +160,7 @@ def _count_words(cells: Any) -> dict[str, int]:
 def _pair(
     absent: Sequence[str], free: Sequence[str], wanted: Mapping[str, Column], counts: Mapping[str, Mapping[str, int]]
 ) -> dict[str, str]:
-    """Return, for columns of the study that the table lacks, the table's column that its name or content suggests.
+    """Pair columns of the study that the table lacks with columns of the table, by likeness of names or by content.
 
     If there are many columns, two are compared only if their names differ at most in letter case and in characters that are
     neither letters nor digits.
@@ -212,7 +213,10 @@ def _pair_only(
 
 
 def _holds_numbers(column: Column, words: Sequence[str]) -> bool:
-    """Return whether most words are numbers in the range of a column, and cover a fifth of it or more."""
+    """Return whether most words are numbers in the range of a column, and span a fifth of the range or more.
+
+    Most means at least 90 % of the words, and at least five.
+    """
     read = [number for word in words if (number := _read_number(word)) is not None]
     inside = [number for number in read if column.low <= number <= column.high]
     if len(inside) < max(_FEWEST_NUMBERS, _MOSTLY * len(words)):
@@ -235,7 +239,11 @@ def _letters(name: str) -> str:
 
 
 def _measure_fit(column: Column, matcher: WordMatcher, counts: Mapping[str, int]) -> float:
-    """Return the share of rows whose word can be read as a value of the column."""
+    """Return the share of rows whose word fits a column; 0 without rows.
+
+    A word fits if it stands for a category of the column, if it is a number in the range of the column or, for a column of
+    dates, if it starts like a date.
+    """
     n_rows = sum(counts.values())
     if column.kind == "category":
         fitting = (count for word, count in counts.items() if matcher.match(word))
@@ -250,7 +258,7 @@ def _measure_fit(column: Column, matcher: WordMatcher, counts: Mapping[str, int]
 
 
 def _read_number(word: str) -> float | None:
-    """Return a number with a decimal point or comma; None if it is neither."""
+    """Return the number that a word states, with or without a decimal point or comma; None if it is not a number."""
     if not is_number(word):
         word = word.replace(",", ".") if is_decimal_comma(word) else ""
     return float(word) if is_number(word) else None
@@ -274,7 +282,7 @@ class WordMatcher:
         self._is_exact = len(self._folded) < len(categories)
 
     def match(self, word: str) -> str:
-        """Return the category; empty if it is not clear which."""
+        """Return the category that a word stands for; empty if there is none, or if it is not clear which."""
         letters = word.casefold()
         if self._is_exact or not letters:
             return word if word in self._categories else ""
@@ -287,7 +295,7 @@ class WordMatcher:
         if not letters.isalpha():
             return ""
         at = bisect_left(self._sorted, letters)
-        near = self._sorted[at : at + 2]  # those that begin with the same letters stand together
+        near = self._sorted[at : at + 2]  # words that begin with the same letters are neighbours
         beginning = [fold for fold in near if fold.startswith(letters)]
         if not beginning:
             beginning = next((sorted(sex & set(self._folded)) for sex in _SEXES if letters in sex), [])
@@ -299,7 +307,7 @@ class WordMatcher:
 
 
 def _complete(column: Column, rule: ColumnMapping, known: TableMapping, counts: Mapping[str, int]) -> ColumnMapping:
-    """Return a column's rule with the decimal mark, form of dates or words that its cells suggest."""
+    """Return a column's rule with what its cells suggest: words, a form of dates, or a decimal mark and missing codes."""
     missing = {*known.missing_words, *rule.missing_words, *column.missing_words}
     words = [word for word in counts if word not in missing]
     if column.kind == "category":
@@ -332,7 +340,7 @@ def _is_missing_code(column: Column, word: str) -> bool:
 def _list_unknown(
     column: Column, schema: Schema, rule: ColumnMapping, known: TableMapping, counts: Mapping[str, int]
 ) -> tuple[str, ...]:
-    """Return the words that are no category, number or day of a column; a mapping's `other` may stand for them."""
+    """Return the words that are no category, number or day of a column; the mapping's `other` may replace them."""
     usual = {*column.categories, *rule.words, *rule.missing_words, *known.missing_words}
     left = sorted(word for word in counts if word not in usual.union(schema.missing_words_of(column)))
     if column.is_date:
@@ -347,14 +355,14 @@ def render_mapping(suggested: SuggestedMapping) -> str:
     lines = [
         "# How mooring reads this site's table. It holds words of the table, so it stays here and is sent to nobody.",
         "# The keys encoding, separator, decimal, date_format, missing_words and ignore apply to the whole table. The keys",
-        "# of one column are under [columns.NAME], where NAME is the column's name in the study: source, decimal,",
-        "# date_format, missing_words and other. [columns.NAME.words] has the study's word for each word of the table.",
+        "# source, decimal, date_format, missing_words and other apply to one column. They are under [columns.NAME], where",
+        "# NAME is the column's name in the study. [columns.NAME.words] has the study's words for words of the table.",
     ]
     lines += [f"{key} = {_quote(value)}" for key, value in _list_entries(mapping, TableMapping()) if key != "columns"]
     for name, rule in mapping.columns.items():
         entries = [f"{key} = {_quote(value)}" for key, value in _list_entries(rule, ColumnMapping()) if key != "words"]
         if name in suggested.pairs:
-            mark = "  # suggested: does it mean the same?"
+            mark = "  # suggested: does this column mean the same?"
             entries = [f"{entry}{mark}" if entry.startswith("source =") else entry for entry in entries]
         lines += ["", f"[columns.{_quote(name)}]", *entries]
         if rule.words:
@@ -363,12 +371,12 @@ def render_mapping(suggested: SuggestedMapping) -> str:
 
 
 def _list_entries(rule: Any, usual: Any) -> Iterable[tuple[str, Any]]:
-    """Return the fields of a rule that differ from what is usual."""
+    """Return the fields of a rule that differ from those of `usual`."""
     return ((key, value) for key, value in vars(rule).items() if value != getattr(usual, key))
 
 
 def _quote(value: Any) -> str:
-    """Return a value as TOML; JSON text is a basic string of TOML."""
+    """Return a value as TOML, in which a string of JSON is also valid."""
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_quote, value)) + "]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -42,8 +42,8 @@ def read_records(
         starts with "image". A table is read from a text file with separators (.csv, .tsv, .data, .txt, each also with
         .gz), from any other Parquet file (.parquet, .pq), or from a data frame. The separator may be a comma, a semicolon
         or a tab. A first line that contains a number and resembles the rows beneath it is a row, and the columns are then
-        named "column 1", "column 2", ... Columns of text in a data frame are categories, even if all their words are
-        numbers. The index of a data frame is ignored.
+        named "column 1", "column 2", ... Columns of text in Parquet or a data frame are categories, even if all their words
+        are numbers. The index of a data frame is ignored.
     label : str, optional
         The column to predict, of a table or of a Parquet file with images. Words, booleans and whole numbers (in a table,
         at most 20 different ones) are classes; other numbers are numbers to predict. Rows without a label are dropped.
@@ -69,8 +69,8 @@ def read_records(
     Numbers are standardised to mean 0 and standard deviation 1 over the given table. In a real study, no participant
     knows the pooled mean, and ranges are declared beforehand instead. A missing number becomes the median; where more than
     1 % are missing, a further feature of zeros and ones marks them. Each category becomes a feature of zeros and ones and,
-    if cells are missing, so does the category "missing". Columns with more than 50 categories, constant columns, dates and
-    times are left out.
+    if cells are missing, so does the category "missing". Columns are left out if they are empty or constant, have more than
+    50 categories, or hold dates, times or other types.
 
     Examples
     --------
@@ -186,7 +186,7 @@ def _read_named(file: OpenTable, missing: Sequence[str]) -> tuple[Any, tuple[str
         table = read_columns(file)
     require_different(table.column_names)
     if table.num_columns < 2:
-        expected, cure = "a table with two columns or more", "The separator must be a comma, a semicolon or a tab."
+        expected, cure = "a table with two columns or more", "Separate columns of text by commas, semicolons or tabs."
         raise InputError("data file", expected=expected, got=f"{table.num_columns} column", cure=cure)
     return table, notes
 

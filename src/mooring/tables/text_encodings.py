@@ -1,4 +1,4 @@
-"""Encodings of text files besides UTF-8: each byte stands for one character, so a byte never changes how others are read."""
+"""Encodings of text files: UTF-8, and encodings in which each byte stands for one character, whatever is beside it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STAND_IN_START = chr(0x10FF80).encode()[:2]
 
 
 def decode_text(data: bytes, encoding: str) -> str:
-    r"""Decode text of one of `ENCODINGS`; bytes that Windows-1252 leaves undefined become control characters.
+    r"""Decode text in one of `ENCODINGS`; bytes that Windows-1252 leaves undefined become control characters.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def decode_text(data: bytes, encoding: str) -> str:
 
 
 class Recoded(io.RawIOBase):
-    """A stream of text in UTF-8, from a stream of bytes in one of `ENCODINGS`.
+    """Converts a stream of bytes in one of `ENCODINGS` to a stream of UTF-8.
 
     If the encoding is UTF-8, bytes that are not valid UTF-8 become characters that nobody uses, and `restore_bytes` turns
     these characters back into the bytes.
@@ -78,7 +78,7 @@ def restore_bytes(cells: Any) -> Any:
 
 
 def recognise_encoding(file: Any) -> str:
-    """Return the encoding of an open text file: empty if it is UTF-8, or if other bytes are mixed with UTF-8."""
+    """Return `USUAL` for an open text file that is not UTF-8; empty for UTF-8, also if stray bytes are mixed with it."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     broken = has_utf8 = False
     while block := file.read(_BLOCK_BYTES):

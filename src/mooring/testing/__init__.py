@@ -1,4 +1,4 @@
-"""Contract suites for your own answers, attacks, learners and methods. Each raises an AssertionError with the reason."""
+"""Contract suites for your own answers, attacks, learners and methods. A broken contract raises an AssertionError."""
 
 from mooring.testing.answers import check_answer
 from mooring.testing.attacks import check_attack

@@ -49,11 +49,11 @@ def check_answer(
 ) -> None:
     """Check that an answer keeps the contract that every answer of mooring keeps.
 
-    The answer is asked of totals of an invented population with the numbers age, bmi, crp (on a logarithmic scale) and
-    children, the categories sex, ward and ill, and survival by months and status. Without noise it must equal its oracle.
-    With noise, its 95 % intervals must cover the population's values in 93 to 98 % of draws of rows and noise, up to
-    binomial error. It must be a value that is written as JSON and read back, and depend on nothing but the total. Where
-    noise exceeds all counts, it must be refused or have only NaN as estimates.
+    The answer is computed from totals of an invented population. Its columns are the numbers age, bmi, crp (on a logarithmic
+    scale) and children, the categories sex, ward and ill, and survival by months and status. Without noise, the answer must
+    equal its oracle. With noise, its 95 % intervals must cover the population's values in 93 to 98 % of draws of rows and
+    noise, up to binomial error. The answer must be unchanged after it is written as JSON and read back, and depend on
+    nothing but the total. Where noise exceeds all counts, it must be refused or have only NaN as estimates.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def check_answer(
     require(np.array_equal(exact.matrix, before), "An answer must leave the total unchanged.")
     again = type(answer).from_json(answer.to_json())
     require(again.as_dict() == answer.as_dict(), "An answer must be read back from JSON as it was.")
-    require(answer.source.rows == exact.n_rows, "An answer must name the number of rows.")
+    require(answer.source.rows == exact.n_rows, "An answer must state the number of rows of its total.")
     require(answer.list_tables(), "An answer must have a table.")
     if oracle is not None:
         _check_oracle(answer, oracle(population().frame(np.random.default_rng(0))))
@@ -178,7 +178,7 @@ def _check_refusal(ask: Callable[[PairwiseTotal], Answer]) -> None:
 
 @lru_cache(maxsize=256)
 def draw_total(seed: int, epsilon: float, n_rows: int) -> PairwiseTotal:
-    """Return the total of rows that are drawn from the population, with noise of a guarantee."""
+    """Return the total of rows that are drawn from the population, with the noise that ε = `epsilon` needs."""
     rng = np.random.default_rng([1, seed])
     total = population().draw(rng, n_rows).with_noise(rng, _find_variance(epsilon))
     return replace(total, epsilon=epsilon, delta=_DELTA)
@@ -212,7 +212,7 @@ class _Population:
         return self._sum(self.draw_counts(rng, n_rows))
 
     def draw_with_coins(self, name: str, rng: np.random.Generator, n_rows: int) -> PairwiseTotal:
-        """Return the total of rows drawn with replacement, whose levels of one column are then drawn at random."""
+        """Return the total of rows drawn with replacement; each row's level of one column is then drawn at random."""
         index = next(k for k, levels in enumerate(self.workload.columns) if levels.name == name)
         n_levels = self.workload.columns[index].n_levels
         start = 1 + sum(levels.n_levels for levels in self.workload.columns[:index])

@@ -42,10 +42,11 @@ _OPTIONS: tuple[dict[str, Any], ...] = (
 def check_attack(attack: str | Attack | Callable[..., Any]) -> None:
     """Check that an attack keeps the contract that every attack of mooring keeps.
 
-    The attack is run on small simulated collaborations: with every method of rotation, with and without labels and
-    colluders, for attacks on rows; with and without noise, for attacks on sums. In each it must return finite rows of the
-    right shape, or one score per candidate (NaN where it cannot tell), or raise `DoesNotApply` with a sentence. It must
-    apply at least once, return the same result for the same `rng`, and leave its arguments unchanged.
+    The attack is run on small simulated collaborations. Attacks on rows meet every method of rotation, with and without
+    labels and colluders; attacks on sums meet totals with and without noise and colluders. In each collaboration, an
+    attack must return finite rows of the right shape, or one score per candidate (NaN where it cannot tell), or raise
+    `DoesNotApply` with a sentence. The attack must apply at least once, return the same result for the same `rng`, and leave
+    its arguments unchanged.
 
     Parameters
     ----------
@@ -145,7 +146,7 @@ def _row_views() -> Iterator[tuple[str, CollusionView]]:
 def _sum_views() -> Iterator[tuple[str, Any]]:
     rows, labels = _draw()
     rows = [np.hstack([part, np.zeros((_ROWS, 1))]) for part in rows]
-    rows[1][0, -1] = 1.0  # a value that one row alone carries
+    rows[1][0, -1] = 1.0  # a value that only one row has
     for privacy in (None, 1.0):
         simulation = simulate_sums(rows[:-1], labels[:-1], privacy=privacy, rng=np.random.default_rng(1))
         asked = simulation.encode(rows[1:], labels[1:])
@@ -163,7 +164,7 @@ def _pairwise_views() -> Iterator[tuple[str, Any]]:
         np.hstack([rng.uniform(-1, 1, (_ROWS, 1)), np.eye(6)[rng.integers(5, size=_ROWS)]])
         for _ in range(_PARTICIPANTS)
     ]
-    rows[1][0, 1:] = np.eye(6)[5]  # a word that one row alone has
+    rows[1][0, 1:] = np.eye(6)[5]  # a word that only one row has
     labels = [rng.integers(0, 2, _ROWS) for _ in rows]
     for privacy in (None, 1.0):
         simulation = simulate_general_total(
@@ -175,7 +176,7 @@ def _pairwise_views() -> Iterator[tuple[str, Any]]:
 
 
 def _draw() -> tuple[list[Matrix], list[Any]]:
-    """Return rows and labels of each participant; all draw from the same three skewed classes."""
+    """Return rows and labels of each participant; all participants draw from the same three skewed classes."""
     rng = np.random.default_rng(0)
     means = 2 * rng.standard_normal((3, _WIDTH))
     labels = [rng.integers(0, 3, _ROWS) for _ in range(_PARTICIPANTS)]

@@ -120,7 +120,7 @@ def _check_attributes(learner: Learner) -> None:
         text = getattr(learner, name)
         _require(isinstance(text, str) and bool(text.strip()), learner, f"have a {name} in words")
     for name in ("delivers", "automatic", "distributed"):
-        _require(isinstance(getattr(learner, name), bool), learner, f"say True or False for {name}")
+        _require(isinstance(getattr(learner, name), bool), learner, f"have True or False as its {name!r}")
     _require(learner.delivers or not learner.automatic, learner, "deliver its model if 'auto' may choose it")
 
 

@@ -22,9 +22,9 @@ def check_method(method: str | Method) -> None:
     """Check that a method keeps the contract that every method of mooring keeps.
 
     Uploads must have the shape of what they represent, in float64 and in memory of their own. Without noise they must be
-    the rigid image of the rows and nothing else. Noise must be there exactly where the method says so. It must be normal,
+    the rigid image of the rows and nothing else. Noise must be added exactly where the method says so. It must be normal,
     with mean zero and the stated standard deviation, and be the same for the same random stream. A collaboration must align
-    wherever the method says so.
+    if and only if the method uses an anchor.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def check_method(method: str | Method) -> None:
         require(uploads[0].dtype == np.float64, f"{part} must be in float64, got {uploads[0].dtype}.")
         require(np.array_equal(uploads[0], uploads[1]), f"{part} must be the same for the same stream of noise.")
         same = np.array_equal(uploads[0], uploads[2])
-        require(same != has_noise, f"{part} must differ between streams exactly where the method has noise.")
+        require(same != has_noise, f"{part} must differ between streams if and only if the method adds noise to it.")
         require(np.array_equal(uploads[3], secret.apply(truth)), f"Without noise, {part} must be a rigid image.")
         require(not np.shares_memory(uploads[4], truth), f"{part} must not share memory with what it represents.")
         if has_noise:

@@ -705,7 +705,7 @@ def test_the_commands_write_kit_and_job(world: World) -> None:
     run(*site, "--vault", here / "vault", "--labels")
     assert SiteSettings.read(kit) == world.settings("south")
     run(*site, "--vault", world.place / "analyst" / "vault", code=4)
-    run("site", "--data", "nowhere.csv", "--output", kit, "--vault", here / "vault", code=2)
+    run("site", "--data", "nowhere.csv", "--output", kit, "--vault", here / "vault", code=5)
     run("server", "--vault", here / "vault", "--output", kit, code=4)
     analyst = ("server", "--vault", world.place / "analyst" / "vault", "--output", kit)
     assert "linear" in run(*analyst, "--learner", "lienar", code=2).output

@@ -56,7 +56,7 @@ def test_a_card_has_the_bytes_that_it_always_had(tmp_path: Path) -> None:
     write_card(tmp_path / "card", role="participant", member=member, signer=SIGNER)
     assert (
         hashlib.sha256((tmp_path / "card").read_bytes()).hexdigest()
-        == "94388829890a4a60a2dc80da2400f47771e95467f468d71adfac16fbf8586db7"
+        == "e4825da96f0c08e8a054091f4e4771c114951ff0ed8f0bcf1eb1ae94889140c2"
     )
     assert read_card(tmp_path / "card") == ("participant", member)
     assert card_fingerprint("participant", member) == "vx6w-gndt-n4k3-w2hp-4ajb-wd5v-6k6v"

@@ -313,7 +313,7 @@ def test_a_risk_is_a_share_and_within_the_studys_limit_up_to_the_limit_itself() 
     assert read("1", "board: a trial") == Release(1.0, "board: a trial")
     assert _require_release(study, 0.01, "board: a trial", remedy="") == Release(0.01)
     assert _require_release(study, 0.02, "board: a trial", remedy="") == Release(0.02, "board: a trial")
-    for risk, reason in ((0.011, "1.1%"), (1.0, "neither measured")):
+    for risk, reason in ((0.011, "1.1%"), (1.0, "no measurement")):
         with raising(RefusedError, "the delivery", reason=reason):
             _require_release(study, risk, "", remedy="")
     assert _require_release(numeric_study(), 1.0, "", remedy="") is None

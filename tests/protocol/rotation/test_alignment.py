@@ -347,5 +347,5 @@ def test_an_alignment_of_others_than_the_studys_participants_is_refused(tmp_path
     space = read_space(work, study)
     first, *rest = space.record.participants
     write_space(work, replace(space, record=replace(space.record, participants=(replace(first, name="x"), *rest))))
-    with raising(RefusedError, "the alignment", reason="others than"):
+    with raising(RefusedError, "the alignment", reason="not in the study"):
         read_space(work, study)

@@ -113,7 +113,7 @@ def test_a_second_anchor_for_the_same_study_gives_no_second_upload(small_study, 
     """The maker of the anchor could send a participant two anchors, and compare its uploads."""
     first, second = small_study.folder / "first.bundle", small_study.folder / "second.bundle"
     small_study.share(output=first)
-    with raising(RefusedError, "the anchor file", reason="another"):
+    with raising(RefusedError, "the anchor file", reason="a different anchor file"):
         replace(small_study, anchor=forge(small_study, good)).share(output=second)
     assert not second.exists()
     (used,) = small_study.vaults[1].folder.rglob("used.anchor")

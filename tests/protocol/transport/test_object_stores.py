@@ -152,7 +152,7 @@ def test_results_travel_through_a_store_unchanged(
     with fetch_result(tmp_path / "results" / "site-1", study) as place:
         assert place == tmp_path / "results" / "site-1"
     for address, name in (
-        ("memory://results/nobody", "it does not exist any more"),
+        ("memory://results/nobody", "it is not at the store (404)"),
         ("memory://large", "larger than such a file may be"),
     ):
         memory.pipe_file("/large/map.safetensors", bytes(100_000))

@@ -1,8 +1,8 @@
 """Atoms: the points of the encoded space that a declared column can take.
 
-Categories are points at a distance of √2, integers form a grid, and a missing value is a point of its own. Other numbers,
-and integers with too many values, get a grid that is fine compared with the noise, and in addition every value that is
-frequent among known rows, such as zero in a column of capital gains.
+Categories are points at a distance of √2, integers form a grid, and a missing value may add a point. Other numbers, and
+integers with too many values, get a grid that is fine compared with the noise. In addition, every value that is frequent
+among known rows, such as zero in a column of capital gains, is a point.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def make_atoms(
 ) -> Iterator[AtomGroup]:
     """Yield the atoms of every column, in order.
 
-    Grids need not be much finer than the noise. A column without a declared range gets the range of all given rows.
+    Grids need not be much finer than the noise. A column without a declared range gets the range of the known and noisy
+    rows.
     """
     every, start = known if noisy is None else np.concatenate([known, noisy]), 0
     lows, highs = every.min(axis=0), every.max(axis=0)

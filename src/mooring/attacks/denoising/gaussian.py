@@ -4,7 +4,9 @@ A rebuilt row is the true row plus an error: private-data noise of known scale, 
 a Gaussian for each class, fitted to the rows that the attacker has, the posterior mean is a linear map of the rebuilt row.
 Without denoising, an audit would overstate the protection by private-data noise.
 
-Legend: x ~ N(μ_k, Σ_k), x̂ = x + ε, ε ~ N(0, σ² I + E):  E[x | x̂] = μ_k + Σ_k (Σ_k + σ² I + E)⁻¹ (x̂ − μ_k).
+Legend: E is the covariance of the wrong map's effect; x ~ N(μ_k, Σ_k), x̂ = x + ε with ε ~ N(0, σ² I + E), and
+
+    E[x | x̂] = μ_k + Σ_k (Σ_k + σ² I + E)⁻¹ (x̂ − μ_k).
 
 Participants may differ, and μ_k is estimated from few rows: the target's n_k rows of class k have the mean μ_k + δ_k with
 δ_k ~ N(0, (t + 1/N_k) Σ_k), where N_k is the effective number of rows behind μ_k. The mean of the rebuilt rows estimates δ_k
@@ -50,7 +52,7 @@ class Population:
     def estimate_shift(self, rows: Array, codes: Codes, *, noise: Array, map_error: Array) -> Array:
         """Return E[δ_k], the estimated shift of a participant's class means, for each of its rebuilt rows.
 
-        `noise` and `map_error` are σ² I and E. The shift is zero where the differences are within chance (t = 0).
+        `noise` and `map_error` are σ² I and E. All shifts are zero if the differences are within chance (t = 0).
         """
         xp = namespace_of(rows)
         classes, places, sizes = np.unique(codes, return_inverse=True, return_counts=True)
@@ -75,7 +77,8 @@ def denoise_by_gaussians(
 ) -> Reconstruction:
     """Return rebuilt rows replaced by their posterior mean under a Gaussian for each class.
 
-    It does not apply if the rows carry no known error, or if there are no rows to learn the population from.
+    The denoiser does not apply if the rows carry no known error, or if there are fewer than two rows to learn the population
+    from.
     """
     require_generator(rng)
     noise, map_error = split_error(reconstruction, view)
@@ -110,9 +113,9 @@ def split_error(reconstruction: Reconstruction, view: CollusionView) -> tuple[Ar
 def fit_population(reconstruction: Reconstruction, view: CollusionView) -> tuple[Codes, Population]:
     """Return the class of each of the target's rows, and the population of every class.
 
-    The population is the one that the attack learnt, or is fitted to the rows that the attacker has; without any rows,
-    `DoesNotApply` is raised. An unknown class gets the moments of all rows. If the population was learnt without classes,
-    all rows are in one class.
+    The population is the one that the attack learnt, or else is fitted to the rows that the attacker has; with fewer than
+    two such rows, `DoesNotApply` is raised. An unknown class gets the moments of all rows. If the population was learnt
+    without classes, all rows are in one class.
     """
     codes, population = view.codes_of([view.target]), reconstruction.population
     variance = view.data_noise_scale**2
@@ -129,7 +132,10 @@ def fit_population(reconstruction: Reconstruction, view: CollusionView) -> tuple
 
 
 def class_priors(population: ClassMoments, noise_variance: float) -> Population:
-    """Return the mean and covariance of every class without the noise; an unknown class gets those of all rows."""
+    """Return the mean and covariance of every class without the noise; an unknown class gets those of all rows.
+
+    Covariances are shrunk as `_prior` describes.
+    """
     xp = namespace_of(population.means)
     priors = _prior(population, noise_variance=noise_variance)
     known = like(population.counts > 0, population.means)
@@ -141,8 +147,9 @@ def class_priors(population: ClassMoments, noise_variance: float) -> Population:
 
 
 def _prior(population: ClassMoments, *, noise_variance: float) -> Array:
-    """Return the covariance of each class and, last, of all classes together: without the noise, and shrunk to their mean.
+    """Return the covariance of each class and, last, the covariance of all rows, both without the noise.
 
+    The covariances of classes are shrunk to their mean, and all covariances are then shrunk to a multiple of the identity.
     The mean of a class with few rows is itself uncertain, which adds 1/n_k of the covariance.
     """
     xp = namespace_of(population.means)
@@ -176,8 +183,8 @@ def fit_to_noisy_rows(known: ClassMoments, noisy: ClassMoments, noise_variance: 
 
     Covariances maximise the likelihood of both (expectation maximisation). They are shrunk to their mean over classes, which
     is shrunk to a multiple of the identity. Rows with noise are thereby weighted by their information in each direction.
-    Subtracting the noise variance from their covariance instead would give them full weight, and small variances would
-    be dominated by chance.
+    If the noise variance were subtracted from their covariance instead, such rows would have full weight, and chance would
+    dominate small variances.
     """
     xp = namespace_of(known.means)
     both = known.merged(noisy)
@@ -213,7 +220,7 @@ def fit_to_noisy_rows(known: ClassMoments, noisy: ClassMoments, noise_variance: 
 
 
 def _effective_counts(known: Counts, noisy: Counts, covariances: Array, noise_variance: float) -> Counts:
-    """Return the number of noiseless rows with the same information about a mean, over all directions; at least 1."""
+    """Return, for each class, how many noiseless rows would determine its mean equally well on average; at least 1."""
     variances = to_numpy(namespace_of(covariances).linalg.diagonal(covariances)).mean(axis=-1)
     share = variances / np.maximum(variances + noise_variance, _TINY)
     return np.asarray(np.maximum(known + share * noisy, 1.0))

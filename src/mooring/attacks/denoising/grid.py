@@ -1,10 +1,11 @@
 """Grid denoising: the posterior of each cell over the values that its declared column can have.
 
-Each declared column is a group of atoms in the encoded space, and a table follows a latent-class model over them. Without a
-projection the noise affects each column separately: the model is fitted to all rows at once, known rows and rows of every
-participant whose map is known exactly or was estimated by the attack, and gives the posterior of every cell. A projection
-mixes the columns: the model is then fitted to known records, and to drawn cells of noisy rows if few are known. Cells are
-drawn column by column given all others (Gibbs sampling), with a likelihood whose weight grows over the sweeps.
+The values that a declared column can have are points of the encoded space, its atoms, and a table follows a latent-class
+model over these atoms. Without a projection, the noise affects each column separately. The model is then fitted to known
+rows and, at the same time, to rows of every participant whose map is known exactly or was estimated by the attack, and gives
+the posterior of every cell. A projection mixes the columns. The model is then fitted to known records and, if these are few,
+also to drawn cells of noisy rows. Cells are drawn column by column, each given all other columns (Gibbs sampling), with a
+likelihood whose weight grows over the sweeps.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def denoise_by_grids(
 ) -> Reconstruction:
     """Return rebuilt rows replaced by their posterior mean under a latent-class model of the declared columns.
 
-    It does not apply if no columns are declared, the rows carry no known error, or the attacker knows too few records.
+    The result also has the likeliest record of each row. The denoiser does not apply if no columns are declared, if the
+    rows carry no known error, or if the attacker knows too few records.
     """
     require_generator(rng)
     if not view.columns:
@@ -70,9 +72,10 @@ def denoise_by_grids(
 def denoise_together(
     view: CollusionView, rows_of: Mapping[int, Matrix], variance: float
 ) -> tuple[dict[int, Matrix], dict[int, float]]:
-    """Return the denoised rows of several participants, and their log densities, under models fitted to all of them.
+    """Return the denoised rows of several participants, and the log density of each participant's rows together.
 
-    Rows are not projected. The error of every number has the same variance.
+    The models are fitted to all of these rows and to the known records. Rows are not projected, and the error of every
+    number has the same variance.
     """
     models = _fit(view, rows_of, variance)
     read = {i: _read(models, rows, _strata(view, [i]), variance) for i, rows in rows_of.items()}
@@ -84,7 +87,7 @@ def _read(
 ) -> tuple[Matrix, Matrix, list[Matrix]]:
     """Return the posterior means of rows, their log densities, and the probabilities of each column's atoms.
 
-    All are averages over the models, which have the same atoms.
+    Probabilities and densities are averaged over the models, which have the same atoms; logarithms are taken afterwards.
     """
     groups = models[0].groups
     logs = [group.log_likelihoods(rows, variance) for group in groups]
@@ -96,7 +99,10 @@ def _read(
 
 
 def _models_of(view: CollusionView, rows_of: Mapping[int, Matrix], variance: float) -> tuple[LatentClasses, ...]:
-    """Return the models of a view's columns; if all maps are known exactly, they are fitted once for all attacks."""
+    """Return the models of a view's columns.
+
+    If all maps are known exactly, models are fitted once for a view and a variance, and serve all attacks.
+    """
     exact = map_back_exactly(view)
     if not exact:
         return _fit(view, rows_of, variance)
@@ -108,7 +114,7 @@ def _models_of(view: CollusionView, rows_of: Mapping[int, Matrix], variance: flo
 
 
 def _strata(view: CollusionView, participants: Sequence[int]) -> Codes:
-    """Return codes of label and owner for the rows of these participants, in order; −1 stands for the public rows."""
+    """Return a code of label and owner for each row of these participants, in order; −1 stands for the public rows."""
     parts = [
         *(upload.representation for upload in view.uploads),
         *([] if view.public_rows is None else [view.public_rows.rows]),
@@ -123,8 +129,8 @@ def _fit(
 ) -> tuple[LatentClasses, ...]:
     """Fit models to known records and participants' noisy rows, of which some are left out if there are more than `most`.
 
-    The models differ in where their fit starts. Behind a projection there is only one model, and noisy rows are used only if
-    few records are known.
+    The models differ in where their fit starts. Behind a projection there is only one model, which is fitted to noisy rows
+    only if few records are known. Noisy rows always help to set the ranges of columns without a declared range.
     """
     pooled = np.concatenate(list(rows_of.values()))
     step = 1 if most is None else 1 + pooled.shape[0] // most
@@ -210,7 +216,7 @@ class CellSampler:
 
 
 def _draw(logs: Matrix, rng: np.random.Generator) -> tuple[Codes, Matrix]:
-    """Return one random option per row, given the logarithms of weights, and the options' probabilities."""
+    """Return a random option for each row, and the options' probabilities, from the logarithms of the options' weights."""
     weights = _scaled(logs)
     cumulative = weights.cumsum(axis=1)
     drawn = (cumulative < rng.random((logs.shape[0], 1)) * cumulative[:, -1:]).sum(axis=1)

@@ -1,25 +1,27 @@
 """Kernel denoising, in which the prior of a class is a mixture of Gaussians at the rows that the attacker has.
 
-Legend: N = σ² I + E the covariance of the rebuilt rows' error; μ, Σ mean and covariance of a class; a_j its atoms.
+Legend: N = σ² I + E the covariance of the rebuilt rows' error; μ, Σ mean and covariance of a class.
 
-The prior of a class is a mixture of Gaussians, one at each atom. Atoms are shrunk to the mean, a_j ↦ μ + c (a_j − μ), and
-each Gaussian has the covariance L = Σ − c² K, where K is the covariance of the atoms. For x̂ = x + ε, S = L + N and
+The prior of a class is a mixture of Gaussians, one at each atom a_j. Atoms are shrunk to the mean, a_j ↦ μ + c (a_j − μ),
+and each Gaussian has the covariance L = Σ − c² K, where K is the covariance of the atoms. For x̂ = x + ε, S = L + N and
 ā = Σ_j w_j a_j with w_j ∝ exp(−½ (x̂ − a_j)ᵀ S⁻¹ (x̂ − a_j)), the posterior mean is
 
     E[x | x̂] = ā + L S⁻¹ (x̂ − ā).
 
-There are two sets of atoms. For known rows (public ones and the colluders'), K = Σ, so that L = (1 − c²) Σ. For rows of
-other participants whose maps are known exactly, denoised by the Gaussian of the class, K = Σ (Σ + σ² I)⁻¹ Σ. If many rows
-are known, an atom may instead be the mean of a row and its nearest neighbours, and L their covariance plus a little of Σ:
-the prior then follows the local shape of the class. This choice, each set's c² and the number of neighbours are selected
-by Stein's unbiased estimate of the risk of f = E[x | x̂],
+There are two sets of atoms. The first set are known rows (public ones and the colluders'), with K = Σ, so that L =
+(1 − c²) Σ. The second set are rows of other participants whose maps are known exactly, after denoising by the Gaussian of
+the class, with K = Σ (Σ + σ² I)⁻¹ Σ. If many rows are known, an atom of the first set may instead be the mean of a row and
+its nearest neighbours, with their covariance plus a little of Σ as L: the prior then follows the local shape of the class.
+This choice, each set's c² and the number of neighbours are selected by Stein's unbiased estimate of the risk of
+f = E[x | x̂],
 
     ‖x̂ − f‖² + 2 tr(N ∂f/∂x̂) − tr N,
 
-which needs no true row. c² = 0 leaves a set out, and without both sets a class is a Gaussian. The trace is exact: with
-f = x̂ + N ∇ log p(x̂) it is a Laplacian. Everything is computed in coordinates in which N = I. If the target's class means
-differ from the others' (`Population.estimate_shift`), atoms move with them if that lowers the estimated risk. It need not,
-because class means also differ where participants have the same kinds of rows in different proportions.
+which needs no true row. c² = 0 leaves a set out; if both sets are left out, a class is a Gaussian. The trace is exact: with
+f = x̂ + N ∇ log p(x̂) it follows from a Laplacian. Everything is computed in coordinates in which N = I. If the target's
+class means differ from those of other participants (`Population.estimate_shift`), atoms move to the target's means if that
+lowers the estimated risk. Moving need not lower the risk, because class means also differ where participants have the same
+kinds of rows in different proportions.
 """
 
 from __future__ import annotations
@@ -68,8 +70,9 @@ def denoise_by_kernels(
 ) -> Reconstruction:
     """Return rebuilt rows replaced by their posterior mean under a mixture of Gaussians for each class.
 
-    It does not apply if the rows carry no known error in some direction, or if there are no rows to use as atoms. `shapes`
-    keeps the local shapes of known rows between calls for one view, if errors are the same in all directions.
+    The denoiser does not apply if the rows carry no known error in some direction, if there are no rows to use as atoms, or
+    if the attack learnt the population without classes. `shapes` keeps the local shapes of known rows for later calls with
+    the same view; errors must then be the same in all directions.
     """
     require_generator(rng)
     rows = reconstruction.rows
@@ -123,15 +126,15 @@ class KernelPrior:
     effort: Effort = field(default_factory=current_effort)
     """Holds the shares that are tried."""
     shapes: ShapesByClass | None = None
-    """Local shapes without noise that earlier calls found, if the error is the same in all directions."""
+    """Local shapes without noise that earlier calls found. Only set if the error is the same in all directions."""
     scale: float = 1.0
-    """The scale of this error."""
+    """The scale of the error, which `shapes` are used with."""
     _near: dict[int, dict[int, Neighbourhoods]] = field(default_factory=dict, repr=False)
     """Neighbourhoods by class and number of neighbours."""
 
     @classmethod
     def of(cls, reconstruction: Reconstruction, view: CollusionView, whiten: Array) -> KernelPrior:
-        """Collect atoms and fit the classes. `whiten` turns the error of rebuilt rows into a standard normal one."""
+        """Return the atoms and the fitted classes. `whiten` turns the error of rebuilt rows into a standard normal one."""
         codes, population = fit_population(reconstruction, view)
         if not np.array_equal(codes, view.codes_of([view.target])):
             raise DoesNotApply("The population was learnt without classes, which kernels need.")
@@ -181,7 +184,7 @@ class KernelPrior:
     def denoise(self, rows: Array, shift: Array, *, alone: bool) -> Denoised:
         """Return the target's whitened rows, denoised with the shares of the lowest estimated risk. Atoms move by `shift`.
 
-        If `alone`, shares are chosen by the target's rows only.
+        If `alone`, the risk is estimated from the target's rows alone.
         """
         xp, unshifted = namespace_of(rows), rows - shift
         shares = self.choose_shares(unshifted, alone=alone)
@@ -208,7 +211,7 @@ class KernelPrior:
         return known + (self.others[k].owners.size if of_others > 0 and k in self.others else 0) or 1
 
     def choose_shares(self, rows: Array, *, alone: bool = False) -> tuple[float, float]:
-        """Return the shares with the lowest estimated risk, over the target's rows only if `alone`."""
+        """Return the shares with the lowest estimated risk; with `alone`, only the target's rows enter the estimate."""
         of_known = self.effort.known_shares if self.known else (0.0,)
         of_others = self.effort.other_shares if self.others else (0.0,)
         if len(of_known) == len(of_others) == 1:
@@ -224,7 +227,10 @@ class KernelPrior:
         return of_known[int(best)], of_others[int(theirs_best)]
 
     def _scored(self, rows: Array, *, alone: bool) -> Iterator[tuple[int, Array, Codes, int]]:
-        """Yield rows to compare shares by, for each class: the target's, and those of others with the same noise."""
+        """Yield the rows by which shares are compared: each time a class, rows, their owners, and the fold to leave out.
+
+        The rows are the target's and, unless `alone`, those of other participants if their noise equals the target's error.
+        """
         folds = [fold for fold in self.populations if fold != _TARGET and self._has_same_noise and not alone]
         n_others = sum(atoms.owners.size for atoms in self.others.values()) if folds else 0
         step = 1 + n_others // _MOST_SCORED

@@ -1,10 +1,10 @@
 """A latent-class model of a table: stratum → component → independent columns, each a distribution over its atoms.
 
-A stratum holds the rows of one participant with one label. The model is fitted by expectation maximisation to the
-likelihoods of every column's atoms, so that known and noisy rows can be used together. A component's distribution is
-shrunk to that of all rows, and smoothed along a grid. A stratum's probabilities of components are shrunk to those of its
-label by a Dirichlet prior, whose weight is also fitted (Minka 2000): it is large if participants are alike, and small if
-they differ.
+The atoms of a column are the points that it can take (`atoms`). A stratum holds the rows of one participant with one label.
+The model is fitted by expectation maximisation to the likelihoods of every column's atoms, so that known and noisy rows can
+be used together. A component's distribution is shrunk to that of all rows, and smoothed along a grid. A stratum's
+probabilities of components are shrunk to those of its label by a Dirichlet prior, whose weight is also fitted (Minka 2000):
+the weight is large if participants are alike, and small if they differ.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def fit_latent_classes(
     n_classes: int,
     n_rounds: int,
 ) -> LatentClasses:
-    """Return the model fitted to rows.
+    """Return the model fitted to rows, with at most `n_classes` components and at most one component per eight rows.
 
     `likelihoods` holds the likelihood of every atom, of shape (n, n_atoms), for each column; `codes` holds strata, `labels`
     the label of each stratum, and `spread` the smoothing along a grid in encoded units.

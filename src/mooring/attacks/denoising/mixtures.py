@@ -22,7 +22,7 @@ _HIDDEN = -1e300
 
 @dataclass(frozen=True, eq=False)
 class Atoms:
-    """Rows of one class in whitened coordinates, and the participant that owns each."""
+    """Rows of one class in whitened coordinates, and a code for the owner of each row."""
 
     rows: Array
     owners: Codes
@@ -30,7 +30,10 @@ class Atoms:
 
 @dataclass(frozen=True, eq=False)
 class Density:
-    """The sum of a mixture's Gaussians at n rows, not divided by their number, up to a factor common to all mixtures."""
+    """The sum of a mixture's Gaussians at n rows.
+
+    The sum is not divided by the number of Gaussians, and a factor common to all mixtures is left out.
+    """
 
     log_value: Array
     """log p, of shape (n,)."""
@@ -60,7 +63,7 @@ class Density:
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhoods:
-    """Gaussians at the means of rows and their nearest neighbours, with noise of unit covariance."""
+    """Gaussians, each at the mean of a row and its nearest neighbours, with noise of unit covariance added."""
 
     means: Array
     """Means, of shape (m, h)."""
@@ -72,7 +75,7 @@ class Neighbourhoods:
 
 @dataclass(frozen=True, eq=False)
 class LocalShapes:
-    """Gaussians at the means of rows and their nearest neighbours, without noise."""
+    """Gaussians, each at the mean of a row and its nearest neighbours, without noise."""
 
     means: Array
     """Means, of shape (m, h)."""
@@ -82,7 +85,7 @@ class LocalShapes:
     """Their eigenvectors, of shape (m, h, h)."""
 
     def with_noise(self, scale: float) -> Neighbourhoods:
-        """Return the neighbourhoods with isotropic noise, in coordinates in which its covariance is the identity."""
+        """Return the neighbourhoods with noise of this scale, in coordinates in which the noise has unit covariance."""
         xp = namespace_of(self.means)
         variances = 1 + self.variances / scale**2
         inverses = (self.axes / variances[:, None, :]) @ xp.matrix_transpose(self.axes)
@@ -92,9 +95,9 @@ class LocalShapes:
 def mix_atoms(
     rows: Array, atoms: Atoms, kernel: Array, owners: Codes | None, *, block_numbers: int = _BLOCK_NUMBERS
 ) -> Density:
-    """Return the density of Gaussians with the covariance L (`kernel`) at atoms; a row skips atoms of its own owner.
+    """Return the density of Gaussians with the covariance L (`kernel`) at atoms.
 
-    The rows are worked through in blocks, whose weights are about `block_numbers` numbers.
+    With `owners`, a row skips atoms of its own owner. Rows are worked through in blocks of about `block_numbers` weights.
     """
     xp = namespace_of(rows)
     S = kernel + identity_like(kernel)
@@ -136,8 +139,8 @@ def find_neighbourhoods(
 ) -> dict[int, Neighbourhoods]:
     """Return the neighbourhoods of a class's rows by number of neighbours.
 
-    A number is used if there are at least twice as many rows. Some rows are skipped if there are more than `most`, or if all
-    covariances would hold more than `most_numbers` numbers.
+    A number of neighbours is used if there are at least twice as many rows. Some rows get no neighbourhood if there are more
+    than `most`, or if all covariances would hold more than `most_numbers` numbers.
     """
     xp, neighbourhoods = namespace_of(rows), {}
     for number, means, covariances in _local_moments(rows, covariance, numbers, most, most_numbers, block_numbers):
@@ -147,7 +150,7 @@ def find_neighbourhoods(
 
 
 def find_local_shapes(rows: Array, covariance: Array, numbers: Sequence[int], *, most: int) -> dict[int, LocalShapes]:
-    """Return the local shapes of a class's rows without noise by number of neighbours, as `find_neighbourhoods` does."""
+    """Return the local shapes of a class by number of neighbours; rows are chosen as in `find_neighbourhoods`."""
     eigh = namespace_of(rows).linalg.eigh
     moments = _local_moments(rows, covariance, numbers, most)
     return {number: LocalShapes(means, *eigh(covariances)) for number, means, covariances in moments}
@@ -161,7 +164,10 @@ def _local_moments(
     most_numbers: int = 2**20,
     block_numbers: int = _BLOCK_NUMBERS,
 ) -> Iterator[tuple[int, Array, Array]]:
-    """Yield each number of neighbours, the means of neighbourhoods, and their covariances with some of the class's."""
+    """Yield each number of neighbours, with the means and covariances of neighbourhoods.
+
+    A share of the class's covariance is added to each covariance.
+    """
     xp, (n, h) = namespace_of(rows), rows.shape
     numbers = [number for number in numbers if n >= 2 * number]
     if not numbers:

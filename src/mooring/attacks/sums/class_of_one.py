@@ -1,4 +1,4 @@
-"""Class of one: if only one honest row has a certain label, the sum over that class is the row itself."""
+"""Class of one: if only one honest row has a certain label, the sum of features over that class is the row itself."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ _CLEAR = 0.25  # standard deviation up to which a count of one differs clearly f
 
 
 def class_of_one(view: SumView, *, rng: np.random.Generator) -> MembershipScores:
-    """Score by minus the squared distance of φ from the sum of its class; NaN for classes that do not have one row."""
+    """Score by minus the squared distance of a candidate's features from the sum over the honest rows of its class.
+
+    The score is NaN if the class does not have exactly one honest row.
+    """
     sums, K = view.class_sums(), view.layout.outcome.n_classes
     on_products, on_outcomes = view.honest.noise_scales
-    share = 1 / 2 if K == 2 else 1.0  # of T in a class's sum
+    share = 1 / 2 if K == 2 else 1.0  # the factor of T, the sums with labels, in a class's sum
     scale = math.hypot(share * on_outcomes, on_products / math.sqrt(2) / view.constant / K)
     if scale > _CLEAR * view.constant:
         raise DoesNotApply("Noise hides the number of rows of each class.")

@@ -1,4 +1,4 @@
-"""Column space: with fewer rows than features, members lie in the span of S, and other rows do not."""
+"""Column space: with fewer rows than features φ, members lie in the column space of S = Σ φφᵀ; most other rows do not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ROUNDING = 1e-10
 
 
 def column_space(view: SumView, *, rng: np.random.Generator) -> MembershipScores:
-    """Score by minus the squared distance of φ from the column space of S, which is zero for members."""
+    """Score by minus the squared distance of a candidate's φ from the column space of S, which is zero for members."""
     if view.noise is not None:
         raise DoesNotApply("With noise, the sums span all features.")
     values, vectors = np.linalg.eigh(view.honest.products)

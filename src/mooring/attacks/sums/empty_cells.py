@@ -1,7 +1,7 @@
 """Empty cells: a candidate with a pair of values that no honest row has is not in the sums.
 
-A member adds h_a h_b to the cell of levels a and b, so that the cell holds at least that much. A candidate is no member if
-some cell holds less.
+A member with the weights h on the levels of all columns adds h_a h_b to the cell of levels a and b, so that the cell holds
+at least h_a h_b. A candidate is not a member if one of its cells holds less.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 Legend: h the weights of a row on the levels of all columns, w = h_a its weight on level a.
 
-Only one row has the level a if Σ h_a is at most one and the sums of products of a with each other column are those of one
-row, which is on one level of a category or on two neighbouring nodes of a number. Then Σ h_a h_b = w h_b for all levels b of
-other columns, so that the sums are that row's weights times w. Several rows that are equal in all other columns look like
-one row, and each of them is read off.
+Sums are over the honest rows. The attack takes it that only one row has the level a if Σ h_a is at most one and, in each
+other column, the sums Σ h_a h_b look like those of one row: a row is on one level of a category, or on two neighbouring
+nodes of a number. Then Σ h_a h_b = w h_b for all levels b of other columns, so that these sums are the row's weights times
+w. Several rows that are equal in all other columns look like one row, and are read off together.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from mooring.mechanisms.sums.general.levels import Levels
 from mooring.typing import Matrix, Vector
 
 _ROUNDING = 1e-6
-_LEAST_WEIGHT = 1e-2  # smaller ones are read too inexactly
+_LEAST_WEIGHT = 1e-2  # a row with a smaller w is read too inexactly
 
 
 def level_of_one(view: PairwiseView, *, rng: np.random.Generator) -> MembershipScores:
-    """Read off the rows that alone have a level, and score candidates by minus the squared distance from the nearest."""
+    """Read off each row that alone has some level, and score candidates by minus the squared distance from the nearest."""
     view.require_exact()
     rows, known = _read_rows(view)
     if not len(rows):
@@ -35,7 +35,7 @@ def level_of_one(view: PairwiseView, *, rng: np.random.Generator) -> MembershipS
 
 
 def _read_rows(view: PairwiseView) -> tuple[Matrix, Matrix]:
-    """Return the weights of the rows that alone have some level, and which of them are known."""
+    """Return the weights of each row that alone has some level, and which of these weights are known."""
     columns, blocks = view.layout.workload.columns, view.list_blocks()
     rows, known = list[Vector](), list[Vector]()
     for levels in blocks:
@@ -61,10 +61,14 @@ def _read_rows(view: PairwiseView) -> tuple[Matrix, Matrix]:
 
 
 def _is_one_row(levels: Levels, weights: Vector) -> bool:
-    """Return whether weights are those of one row: one level, or two neighbouring nodes of a number, summing to one."""
+    """Return whether the weights on the levels of a column are those of one row.
+
+    These are one level, or two neighbouring nodes of a number, and sum to one. A word that the study does not declare has no
+    weight on any level.
+    """
     carried = np.flatnonzero(np.abs(weights) > _ROUNDING)
     if (weights < -_ROUNDING).any() or abs(weights.sum() - 1) > 100 * _ROUNDING:
-        return not len(carried)  # a word that the study does not declare has no level
+        return not len(carried)
     if levels.is_exact or len(carried) == 1:
         return len(carried) == 1
     return len(carried) == 2 and carried[1] == carried[0] + 1 and carried[1] < len(levels.nodes)

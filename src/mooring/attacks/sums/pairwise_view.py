@@ -22,10 +22,11 @@ from mooring.typing import Matrix
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PairwiseView(TotalView):
-    """The general total.
+    """The attacker's view of the general total.
 
-    Its rows are `LabelledFeatures` without outcomes. Their features are the weights h on the levels of all columns,
-    including the label, followed by the curves 4t(1 − t) of the bubbles.
+    Rows in this view are `LabelledFeatures` without outcomes. Their features are the weights h on the levels of all columns,
+    including the label, followed by 4t(1 − t) for each bubble, where the row's number is a fraction t of the way between two
+    nodes.
     """
 
     layout: PairwiseLayout

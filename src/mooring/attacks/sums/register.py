@@ -4,7 +4,8 @@ Legend: w_i is 1 if candidate i is a member, else 0; ψ_i = (φφᵀ, φyᵀ) it
 D and K the lengths of φ and y.
 
 The sums are Σ w_i ψ_i plus noise, which are D(D + 1)/2 + DK equations. An attacker with a register of all possible members
-solves them for w, exactly if there is no noise and the register is no longer than the number of equations.
+solves these equations for w. The solution is exact if there is no noise and there are at least as many independent equations
+as candidates.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Legend: q the features of a row as integers, B the resolution, S = Σ q qᵀ and T = Σ q yᵀ over the honest rows.
 
 A hat function at the end of a range, or a rare category, may be zero in all rows but one. Then S[j, :] = q_j q, so that
-‖S[j, :]‖² = S[j, j] ‖q‖² with ‖q‖ ≤ B, and T[j, :] = q_j y. If several rows carry the feature, S[j, :] is longer than
-that, because the features of different rows overlap at least in the constant, and √S[j, j] divides S[j, :] only by chance.
+‖S[j, :]‖² = S[j, j] ‖q‖² with ‖q‖ ≤ B, and T[j, :] = q_j y. If several rows carry the feature, S[j, :] is usually longer,
+because the features of different rows overlap at least in the constant, and √S[j, j] divides S[j, :] only by chance.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mooring.attacks.sums.view import LabelledFeatures, MembershipScores, SumVie
 
 
 def value_of_one(view: SumView, *, rng: np.random.Generator) -> MembershipScores:
-    """Read off the rows that alone carry a feature, and score candidates by minus the squared distance from the nearest."""
+    """Read off each row that alone carries some feature; score candidates by minus the squared distance to the nearest."""
     if view.noise is not None:
         raise DoesNotApply("Noise hides which features a single row carries.")
     rows = _read_rows(view)
@@ -28,7 +28,7 @@ def value_of_one(view: SumView, *, rng: np.random.Generator) -> MembershipScores
 
 
 def _read_rows(view: SumView) -> LabelledFeatures:
-    """Return the rows that alone carry some feature, each once."""
+    """Return each row that alone carries some feature, once."""
     layout, sums = view.layout, view.honest
     S = np.rint(sums.products * layout.resolution**2)
     T = np.rint(sums.outcomes * layout.resolution * layout.outcome.unit)

@@ -56,7 +56,8 @@ class MembershipScores:
     scores: Matrix
     """Scores, of shape (n_candidates,); NaN for candidates that the attack cannot score."""
     rows: LabelledFeatures | None = None
-    """Rows of honest participants that the attack reads off the total exactly, with their labels, if it does so."""
+    """Rows of honest participants, with their labels, that the attack reads off the total exactly; None if the attack does
+    not do so."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,7 +73,7 @@ class TotalView:
     population: LabelledFeatures | None = None
     """The colluders' rows; None without colluders."""
     asked: LabelledFeatures | None = None
-    """Candidate rows; for some attacks, all rows that could be members."""
+    """Candidate rows; for some attacks, all rows that could be members. None if there are no candidates."""
 
     @property
     def n_honest(self) -> int:
@@ -108,7 +109,7 @@ class SumView(TotalView):
     layout: SumLayout
     """The layout of the sums, which is public, like the feature map and the noise."""
     constant_share: float
-    """c₀ of the feature map."""
+    """c₀ of the feature map: the square of the constant feature before it is quantised."""
     noise: SumNoise | None
     """The noise of each contribution; None in a study without noise."""
 
@@ -135,7 +136,7 @@ class SumView(TotalView):
         return np.asarray(sums.outcomes + everything / K)
 
     def joint_products(self) -> Matrix:
-        """Return Σ (φ, y)(φ, y)ᵀ over the honest rows; for a number, only Σ φφᵀ.
+        """Return Σ (φ, y)(φ, y)ᵀ over the honest rows; if the label is a number, only Σ φφᵀ.
 
         Σ yyᵀ is not shared, but follows from the class counts. With more than two classes the last entry of y is left out,
         because the entries sum to zero.

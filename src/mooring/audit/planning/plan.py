@@ -23,11 +23,11 @@ class Plan(Record):
     limit: LeakageLimit
     audit: AuditResult
     """The report on the half of the rows that the search did not use, with independent random draws. It holds the chosen
-    point, or the safest one if none keeps to the limit. If joining pays at a point with a guarantee, it holds this point,
-    too. If the limit bounds ε, it holds all points that were tried."""
+    point, or the safest point if no point keeps to the limit. If joining pays at points with a guarantee, it also holds the
+    one with the smallest ε. If the limit bounds ε, the report holds all points that were tried."""
     recommended: PointResult | None
-    """The chosen point; None if it does not keep to the limit in the report, or is shown to be no better than training
-    alone. `answer` says whether it is shown to be better."""
+    """The chosen point; None if no point kept to the limit in the search, if the chosen point does not keep to it in the
+    report, or if it is shown to be no better than training alone. `answer` says whether it is shown to be better."""
     verdict: str
     """The recommendation in words."""
     mechanism: Recommendation | None = None
@@ -99,7 +99,7 @@ class Plan(Record):
 
 
 def find_safety(result: PointResult, limit: LeakageLimit) -> float:
-    """Return a number that is higher if the strongest attack recovers less."""
+    """Return a number that is higher if the strongest attack recovers less; −1 if no attack has this measure."""
     worst = result.worst(limit.measure)
     if worst is None:
         return -1.0

@@ -49,10 +49,10 @@ def plan_study(
         "membership at most 5 % at 1 %" or "linkage at most 20 %". The worse end of the figure's interval must keep to it.
         "epsilon at most 2" requires a guarantee, which secure sums give.
     n_components : int or sequence of int, optional
-        h, or several to try. The default is the number of features, up to 30; half and twice as many are then tried at the
-        best point. A projection in the settings fixes it.
+        h, or several values of h to try. The default is the number of features, up to 30; half and twice as many are then
+        tried at the best point. A projection in the settings fixes h.
     n_anchor_rows : int, optional
-        r. The default is four times h; half and twice as many are then tried at the best point.
+        r. The default is four times h; if the best point has anchor noise, half and twice as many are then tried.
     others : sequence of OperatingPoint, optional
         Points of other mechanisms to try besides the methods, such as `SumPoint`. If the limit bounds ε, the first one is
         also tried with this ε.
@@ -61,13 +61,14 @@ def plan_study(
 
     Notes
     -----
-    After a grid over private-data noise, anchor noise and both, each noise is bisected to the smallest one that keeps to
-    the limit with room of twice the interval. Other numbers of components and anchor rows are then tried at the best point.
-    A point whose rows carry no noise is never recommended. Its upload is an exact image of the rows, so that a better attack
-    could recover them even if all known attacks fail.
+    After a grid over private-data noise, anchor noise and both, each noise is bisected to the smallest scale that keeps to
+    the limit with a margin: twice the distance from the figure to the worse end of its interval. Other numbers of components
+    and anchor rows are then tried at the best point. A point whose rows carry no noise is never recommended. Its upload is
+    an exact image of the rows, so that a better attack could recover them even if all known attacks fail.
 
     The search uses one half of every participant's rows for training and testing. The chosen point is audited again on the
-    other half with independent draws, and its figures come from there, that is, from a study with half the rows.
+    other half with independent draws, and its figures come from there, that is, from a study with half the rows. If the
+    limit bounds ε, there is no search: all points are audited on that other half.
     """
     limit = LeakageLimit.parse(limit) if isinstance(limit, str) else limit
     settings = settings or AuditSettings()
@@ -144,9 +145,10 @@ def _plan_guarantee(
 def _try_others(
     searcher: Auditor, reporter: Auditor, others: Sequence[OperatingPoint], search: PointSearch
 ) -> tuple[list[PointResult], list[PointResult], str]:
-    """Return the results of `others` on the searched rows, the report on the best guarantee, and a sentence on it.
+    """Return the results of `others` on the searched rows, the report on the best of them, and sentences for the verdict.
 
-    The best guarantee is the smallest ε at which joining pays on the searched rows.
+    The best one has the smallest ε among the points with a guarantee at which joining pays on the searched rows. Without
+    such a point, the report is empty. Without labels, everything is empty.
     """
     if searcher.deployment.label_kind is None:
         return [], [], ""
@@ -157,7 +159,7 @@ def _try_others(
     able = [result for result in results if result.point.promise is not None and result.gain is not None]
     paying = [result for result in able if result.gain is not None and result.gain.answer == "pays"]
     if not paying or reporter.deployment.label_kind is None:
-        return results, [], " Points that carry a guarantee were not shown to pay." if able else ""
+        return results, [], " Joining was not shown to pay at points with a guarantee." if able else ""
     (epsilon, _), least = min((result.point.promise or (math.inf, 0.0), k) for k, result in enumerate(paying))
     reported = reporter.audit(paying[least].point)
     mechanism = reported.point.mechanism_in_words.capitalize()
@@ -180,6 +182,6 @@ def _widths(n_components: int | Sequence[int] | None, auditor: Auditor) -> tuple
             "n_components",
             expected=f"between 1 and {m}",
             got=str(list(widths)),
-            cure="Choose at most as many as features.",
+            cure="Choose at least one number, and none above the number of features.",
         )
     return widths

@@ -20,7 +20,7 @@ from mooring.typing import Progress
 
 _MOST_NOISE = 5.0
 _ROOM = (
-    2.0  # required distance from the limit while searching, in intervals; with 1, half of the points fail on other rows
+    2.0  # `room` of limits in the search, as for `LeakageLimit.met_by`; with 1, half of the points fail on other rows
 )
 HALVES = (
     "The setting was chosen on one half of each participant's rows; these figures come from the other half, with "
@@ -40,7 +40,7 @@ class PointSearch:
 
     @property
     def effort(self) -> AuditEffort:
-        """The noise scales to try, and how often they are halved."""
+        """The noise scales to try, and the number of bisections that follow."""
         return self.auditor.settings.effort
 
     def say(self, words: str) -> None:
@@ -128,8 +128,8 @@ class PointSearch:
         )  # the same σ in the other rows' unit
         reported = reporter.audit(replace(point, data_noise_level=level))
         if best is None:
-            words = f"Nothing is recommended: no settings that were tried keep to the limit ({self.limit})."
-            safest = f"The safest are {_describe_point(reported, point)}: {self._describe_leakage(reported)}."
+            words = f"Nothing is recommended: no settings with noise on rows keep to the limit ({self.limit})."
+            safest = f"The safest tried are {_describe_point(reported, point)}: {self._describe_leakage(reported)}."
             return reported, None, f"{words} {safest} {HALVES}{aside}"
         recommended, words = self._worded(reported, point, reporter.alone.references.local_only)
         return reported, recommended, f"{words} {HALVES}{aside}"
@@ -145,7 +145,7 @@ class PointSearch:
         if not best.keeps_to(self.limit):
             return None, (
                 f"Nothing is recommended. {held} kept to the limit ({self.limit}) on the rows that were searched, but not "
-                f"on others: {leakage}. More rows make figures more certain; a stricter limit leaves a margin."
+                f"on the other half: {leakage}. More rows make figures more certain; a stricter limit leaves a margin."
             )
         if best.deployed is None or alone is None or math.isnan(best.deployed.value) or math.isnan(alone.value):
             return best, f"{held} keeps to the limit ({self.limit}): {leakage}. Utility was not measured."
@@ -162,7 +162,7 @@ class PointSearch:
         return best, f"{named}: {held}. {scores} {kept}"
 
     def best(self) -> PointResult | None:
-        """Return the point with the best score among those that keep to the limit and whose rows carry noise."""
+        """Return the best-scoring point that keeps to the limit and whose rows carry noise; None if there is none."""
         return next(iter(self._ranked()), None)
 
     def _point_of(self, result: PointResult) -> RotationPoint:
@@ -172,7 +172,10 @@ class PointSearch:
         return result.keeps_to(self.limit, room=_ROOM)
 
     def _ranked(self, *, with_noise: bool = True) -> list[PointResult]:
-        """Return the points that keep to the limit, by score and then by safety; without scores, the least safe first."""
+        """Return the points that keep to the limit, with or without noise on rows: the best score first, then the safest.
+
+        Without any scores, the least safe point comes first.
+        """
         kept = [
             result
             for point, result in self.tried.items()
@@ -207,7 +210,7 @@ class PointSearch:
 
 def _describe_point(result: PointResult, point: RotationPoint) -> str:
     """Return the title of a point's result with its numbers of components and anchor rows."""
-    return f"{result.title}, h = {point.n_components}, r = {point.n_anchor_rows}"
+    return f"{result.title}, {point.n_components} components (h), {point.n_anchor_rows} anchor rows (r)"
 
 
 def _score(result: PointResult) -> float:

@@ -27,7 +27,7 @@ class AuditDescription(Record):
     """The data, the attackers, the settings and the machine of an audit."""
 
     mooring: str = ""
-    """The version."""
+    """The version of mooring."""
     n_participants: Count = 0
     n_rows: Count = 0
     rows_each: tuple[Count, Count] = (0, 0)
@@ -53,7 +53,7 @@ class AuditDescription(Record):
     limits: tuple[str, ...] = ()
     """Limits of the study that the rows belong to."""
     safest: bool = False
-    """Whether the reported point is the safest one that was tried, because none keeps to the limit."""
+    """Whether the reported point is the safest of those that were tried, because no point keeps to the limit."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,8 @@ class AuditResult(Record):
     def usable_points(self) -> Sequence[PointResult]:
         """The points at which rows are shared and that a study can use.
 
-        If a study can use none of them, these are all points at which rows are shared; if there are none, the totals.
+        If a study can use none of these points, the result is all points at which rows are shared; without any such points,
+        the result is the totals.
         """
         return [result for result in self.row_points if result.usable] or self.row_points or self.totals
 
@@ -157,7 +158,7 @@ class AuditResult(Record):
     def weigh(self, limits: Sequence[str] = ()) -> list[Reason]:
         """Return the reasons for or against sharing at the headline's point; without a chosen point, at all usable ones.
 
-        If only some of the attacks were run, the answer cannot be 'share'.
+        If the point shares rows and only some of the attacks were requested, the answer cannot be 'share'.
         """
         point, usable = self.headline_point, self.usable_points
         if point is not None and not point.point.shares_rows:
@@ -170,8 +171,8 @@ class AuditResult(Record):
             n_much, n_little = answers.count("do not share"), answers.count("share")
             if n_much == len(usable):
                 against = [reason for reason in reasons if reason.answer == "do not share"]
-                return [Remark("do not share", f"Every one of {n_much} settings discloses too much"), *against]
-            words = f"No setting is chosen: {n_much} of {len(usable)} disclose too much, {n_little} little"
+                return [Remark("do not share", f"Each of the {n_much} settings discloses too much"), *against]
+            words = f"No setting is chosen: {n_much} of {len(usable)} disclose too much, and {n_little} disclose little"
             return [Remark("cannot tell", f"{words} ('mooring plan' chooses one)")]
         n_tried, n_known = self.count_attacks()
         if n_tried < n_known:
@@ -187,7 +188,7 @@ class AuditResult(Record):
         return Decision.from_reasons(QUESTION, reasons)
 
     def count_attacks(self) -> tuple[int, int]:
-        """Return how many of mooring's attacks on the headline's kind of view were asked for, and how many there are."""
+        """Return how many of mooring's attacks that suit the headline's point were requested, and how many there are."""
         result, asked = self.headline_point, self.description.attacks
         usual = CollusionView if result is None or result.point.shares_rows else SumView
         names = [] if result is None else [outcome.attack.partition(" + ")[0] for outcome in result.outcomes]
@@ -223,7 +224,10 @@ class AuditResult(Record):
         return f"{words} {result.gain.sentence()}"
 
     def find_alone(self, result: PointResult) -> Score | None:
-        """Return the score of training alone with which a point is compared: on raw rows, or with its features if better."""
+        """Return the score of training alone with which a point is compared; None if that was not measured.
+
+        This is the score on raw rows or, if it is higher, the score with the point's own features.
+        """
         raw, same = self.references.local_only, result.alone
         return same if raw is not None and same is not None and same.value > raw.value else raw
 
@@ -292,7 +296,7 @@ def _list_point(result: PointResult, *, with_components: bool) -> tuple[str, ...
 
 
 def _value(result: PointResult) -> float:
-    """Return a number that is lower if the strongest attack recovers more."""
+    """Return a number that is lower if the strongest attack recovers more; infinity if no attack could be run."""
     worst = result.worst()
     if worst is None:
         return float("inf")

@@ -56,7 +56,7 @@ class PointStore:
 
 
 def _take_examples_out(path: Path) -> None:
-    """Rewrite the file of a point without its examples, or remove it if it cannot be read."""
+    """Rewrite the file of a point without its examples, or remove the file if it cannot be read or rewritten."""
     try:
         result = PointResult.from_json(path.read_bytes())
         if result.examples is not None:
@@ -67,7 +67,10 @@ def _take_examples_out(path: Path) -> None:
 
 @cache
 def code_digest() -> str:
-    """Return a digest of mooring's source without commands and reports, so that results of other versions are not reused."""
+    """Return a digest of mooring's source, so that results of other versions are not reused.
+
+    Commands, the demonstration and reports do not count, because no result depends on them.
+    """
     sha = hashlib.sha256()
     root = Path(__file__).parents[2]
     for path in sorted(root.rglob("*.py")):

@@ -1,9 +1,10 @@
-"""The decision whether to share (share, do not share, or cannot tell), which follows from what its sentences show.
+"""The decision whether to share (share, do not share, or cannot tell), made from the rounded figures that it states.
 
-Limits are checked first: those of the study and, unless one replaces it, 'error at least 0.5' on the most exposed tenth of
-rows. No single measure leads to 'share': if limits are kept, but a measure that they do not cover shows more leakage than
-guessing, the answer is 'cannot tell', or 'do not share' if it shows much more. If joining is shown not to pay, the answer is
-'do not share'.
+For rows, limits are checked first: those of the study and, unless the study limits the error of the most exposed tenth of
+rows, the default limit 'error at least 0.5' on it. No single measure leads to 'share': if the limits are kept, but a measure
+without a limit shows clearly more leakage than guessing, the answer is 'cannot tell', or 'do not share' if it shows much
+more. For totals, the guarantee decides, beside the study's limits. If joining is shown not to pay, the answer is 'do not
+share'.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ _GRADED = (
 _RATES = (_MEMBERSHIP, "linkage", "register_class", "identity_linkage")
 _FAR_ABOVE_CHANCE = 2.0
 _MUCH, _SOMETHING = 0.5, 0.2
-"""Shares of what guessing misses: an attack that recovers more than these is reported."""
+"""Shares of what guessing misses. An attack that recovers more than the first share discloses much; more than the second,
+something."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Finding(Record):
         """Round a figure, its interval and its limit to the decimals that are shown.
 
         An exact limit, which a person wrote, is shown with all of its decimals. A computed limit is rounded to the safe
-        side. The interval, or a figure without one, is rounded to the less safe side.
+        side. With `by_interval`, the interval, or a figure without one, is rounded to the less safe side.
         """
         value, interval = figure
         n_decimals = 3 if is_share else 2
@@ -121,12 +123,12 @@ class Finding(Record):
         """A sentence with the figure, its interval and the limit, in this order, without a full stop."""
         ends = self.interval
         shown = self.write(self.value) + (f" [{self.write(ends.low)}, {self.write(ends.high)}]" if ends.known else "")
-        side, end = ("at least", "lower") if self.at_least else ("at most", "upper")
+        side, end = ("demands at least", "lower") if self.at_least else ("allows at most", "upper")
         is_figure_kept = self.value >= self.limit if self.at_least else self.value <= self.limit
         kept = "which is kept" if self.is_kept else "which is not kept"
         if is_figure_kept and not self.is_kept:
             kept = f"which the {end} end of the interval does not keep"
-        return f"{self.clause.replace(_FIGURE, shown)}; {self.basis} is {side} {self.write(self.limit)}, {kept}"
+        return f"{self.clause.replace(_FIGURE, shown)}; {self.basis} {side} {self.write(self.limit)}, {kept}"
 
     def write(self, number: float) -> str:
         """Return a number as the sentence shows it."""
@@ -172,7 +174,7 @@ class Decision(Record):
 
     @property
     def spoken(self) -> str:
-        """The answer as a reply to the question: advice or, if participants have shared already, yes or no."""
+        """The answer as a reply to the question: advice or, if participants have shared already, yes, no or cannot tell."""
         replies: dict[Verdict, str] = {"share": "yes", "do not share": "no"} if self.is_over else {}
         return replies.get(self.answer, self.answer).capitalize()
 
@@ -233,11 +235,11 @@ def weigh_point(
     *,
     are_complete: bool = False,
 ) -> list[Reason]:
-    """Return the reasons of one operating point: from its guarantee for totals, from attacks for rows.
+    """Return the reasons of one operating point: for rows, those from attacks; for a total, those of `weigh_total`.
 
     A limit replaces the default for its own measure only, so that a weak limit does not silence what other measures show.
-    With `are_complete`, as for the limit of a plan, the default limit is not checked, and other measures lead to 'cannot
-    tell' at most.
+    `are_complete` means that `limits` are all that is asked for, as in a plan: the default limit is not checked, and no
+    other measure leads to 'do not share'.
     """
     if result is not None and not result.point.shares_rows:
         return weigh_total(result, result.point.promise, limits, basis)
@@ -267,7 +269,7 @@ def weigh_total(
     limits: Sequence[str] = (),
     basis: str = "the study's limit",
 ) -> list[Reason]:
-    """Return the reasons of a total, from its guarantee (ε, δ) and from attacks where they were run."""
+    """Return the reasons of a total: those from its guarantee (ε, δ) and, if attacks were run, those from attacks."""
     asked = {words: LeakageLimit.parse(words) for words in limits}
     reasons: list[Reason] = [
         _compare_epsilon(promise, limit, basis)
@@ -278,7 +280,7 @@ def weigh_total(
     if result is not None and result.epsilon is not None:
         clause = "Canaries, artificial rows that change the sums most, show that ε is at least {figure}"
         measured = result.epsilon.measured.epsilon, Interval.unknown()
-        above = Finding.of(clause, measured, result.epsilon.claimed, at_least=False, basis="the guaranteed ε")
+        above = Finding.of(clause, measured, result.epsilon.claimed, at_least=False, basis="the guarantee")
         reasons += [] if above.is_kept else [above]
     if promise is None:
         words = "There is no guarantee" if result is None else result.point.state_guarantee().rstrip(".")
@@ -307,7 +309,7 @@ def weigh_total(
 
 
 def judge_joining(gains: Sequence[Gain | None]) -> list[Reason]:
-    """Return what measured gains suggest, each judged by its interval."""
+    """Return a reason for each measured gain, judged by its interval; if there is none, one reason that says so."""
     answers: dict[Answer, Verdict] = {"pays": "share", "does not pay": "do not share", "cannot tell": "cannot tell"}
     known = [gain for gain in gains if gain is not None]
     reasons: list[Reason] = [Remark(answers[gain.answer], gain.sentence().rstrip(".")) for gain in known]
@@ -337,7 +339,7 @@ def decide_upload(
     broken = dict.fromkeys(limit for record in (share, check) if record is not None for limit in record.exceeded)
     if broken and not any(reason.answer == "do not share" for reason in weighed):
         unkept = ", ".join(map(repr, broken))
-        words = f"This check or an earlier one does not show that the study's limits are kept: {unkept}"
+        words = f"A check of these rows does not show that the study's limits are kept: {unkept}"
         weighed.append(Remark("do not share", words))
     if check is not None and share is None:
         refusals = [Remark("do not share", f"'mooring share' refuses them: {reason}") for reason in check.refused]
@@ -354,9 +356,10 @@ def _compare_epsilon(promise: tuple[float, float] | None, limit: LeakageLimit, b
 
 
 def _grade(result: PointResult, measure: str, is_decided: bool) -> list[Reason]:
-    """Return a finding if an attack recovers much more than guessing, and nothing otherwise.
+    """Return a list of one finding if an attack recovers clearly more than guessing, and an empty list otherwise.
 
-    With `is_decided`, limits alone decide what may leak, so that a finding by another measure leaves the answer open.
+    With `is_decided`, limits alone decide what may leak: this finding can then lead to 'cannot tell', but not to 'do not
+    share'.
     """
     worst = result.worst(measure)
     if worst is None or math.isnan(worst[1].value):
@@ -379,7 +382,7 @@ def _grade(result: PointResult, measure: str, is_decided: bool) -> list[Reason]:
 
     levels = [level for level in (figure.chance, figure.control) if level is not None]
     is_relative = measure in ("exposed_row", "exposed_tenth")  # already relative to guessing
-    if is_relative and figure.value >= (figure.chance or 0.0):  # chance is the smallest error by chance
+    if is_relative and figure.value >= (figure.chance or 0.0):  # chance: the smallest error of shuffled rows
         return []
     findings = []
     otherwise: Verdict = "cannot tell" if is_decided else "do not share"

@@ -17,9 +17,9 @@ from mooring.metrics.limits import LeakageLimit
 from mooring.serialization import Count, Record
 
 HEADLINE = "centred_error"
-"""The measure by which attacks are ranked: error of the rebuilt rows, relative to the centred rows, after projection."""
+"""The measure by which attacks on rows are ranked: the error of rebuilt rows relative to the spread of projected rows."""
 MEMBERSHIP = "membership_auc"
-"""The measure by which attacks on sums are ranked."""
+"""The measure by which attacks on sums are ranked: the AUC."""
 _N_TELLING = 3
 
 
@@ -99,7 +99,7 @@ def find_strongest(outcomes: Sequence[AttackOutcome], measure: str = HEADLINE) -
 
 
 def find_most_telling(outcomes: Sequence[AttackOutcome]) -> list[AttackOutcome]:
-    """Return the outcomes of the three attacks with the smallest error, and of the attack that links the most rows."""
+    """Return the outcomes of up to three attacks with the smallest error, and of the attack that links the most rows."""
     having = [outcome for outcome in outcomes if HEADLINE in outcome.figures]
     chosen = sorted(having, key=lambda outcome: outcome.figures[HEADLINE].value)[:_N_TELLING]
     linking = find_strongest(outcomes, "linkage")
@@ -113,7 +113,8 @@ class Leakage(Record):
     outcomes: tuple[AttackOutcome, ...] = ()
     """The outcome of each attack by the colluders that the audit assumes."""
     beyond: tuple[AttackOutcome, ...] = ()
-    """The outcome of each attack by more colluders than a guarantee allows for: all participants but one."""
+    """The outcome of each attack by more colluders than a guarantee allows for: all participants but one. Empty for rows,
+    and if the audit assumes as many colluders."""
     examples: Examples | None = field(default=None, repr=False)
     """A few rows, original beside rebuilt."""
     epsilon: EpsilonAudit | None = None

@@ -35,7 +35,7 @@ def state_strongest(point: PointResult, measure: str) -> str:
 
 
 def list_exposed(point: PointResult) -> list[str]:
-    """Return clauses on the most exposed value, column and row; a row only if its error is below that of chance."""
+    """Return clauses on the most exposed value, column and row; the row only if its error is below the error by chance."""
     row = point.worst("exposed_row")
     is_exposed = row is not None and row[1].value < (row[1].chance or 0.0)
     measures = ("exposed_value", "exposed_column", *(["exposed_row"] if is_exposed else []))
@@ -53,7 +53,7 @@ def state_only_class(point: PointResult) -> str:
 
 
 def state_total(point: PointResult) -> str:
-    """Return sentences on the model of a total, the members that an attacker recognises, and the measured ε."""
+    """Return sentences on a total, as far as measured: the model, the members that an attacker recognises, and ε."""
     sentences = []
     if point.deployed is not None:
         score = point.deployed
@@ -66,7 +66,7 @@ def state_total(point: PointResult) -> str:
     if worst is not None:
         allowed = ""
         if point.point.promise is not None:
-            false_alarms = max(0.01, worst[1].chance or 0.0)  # more than 1 % where few rows were not summed
+            false_alarms = max(0.01, worst[1].chance or 0.0)  # more than 1 % if there are few non-members
             most = bound_share(*point.point.promise, false_alarms)
             above = worst[1].value > most
             allowed = f"; the guarantee allows at most {round_up(100 * most)}%"
@@ -87,9 +87,10 @@ def state_alone(score: Score) -> str:
 
 
 def warn_of_dissimilar_colluder(results: Sequence[PointResult]) -> tuple[str, ...]:
-    """Return a warning if the colluder's rows hardly resemble the target's, so that attacks that compare them say little.
+    """Return a warning if the colluder's rows hardly resemble the target's, so that attacks that use them say little.
 
-    The control guesses the mean of the colluder's rows of the same class. Its error is at most about 1 if they are similar.
+    The control guesses the mean of the colluder's rows of the same class. Its error is at most about 1 if the rows of the
+    colluder and of the target are similar. The result is empty if there is nothing to warn of.
     """
     for result in results:
         worst = result.worst()
@@ -108,10 +109,10 @@ def warn_of_linked_rows(recommended: PointResult | None) -> str | None:
 
 
 def warn_of_linkage(share: float, chance: float) -> str | None:
-    """Return a warning, for an error within the limit, if rows are linked far more often than by chance, else None."""
+    """Return a warning if rows are linked far more often than by chance, although their error is large enough; else None."""
     if not chance > 0 or share < _FAR_ABOVE_CHANCE * chance:
         return None
     return (
-        f"This does not hide whose row is whose: {share:.0%} of the rows are linked, {share / chance:.1f} times chance "
-        f"({chance:.0%}). The error only says how far rebuilt rows are from the true ones."
+        f"This setting does not hide which row is whose: {share:.0%} of the rows are linked, {share / chance:.1f} times "
+        f"chance ({chance:.0%}). The error says only how far rebuilt rows are from the true rows."
     )

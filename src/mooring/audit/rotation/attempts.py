@@ -46,7 +46,7 @@ def run_attack(attack: str | Attack, view: CollusionView, *, rng: np.random.Gene
 def run_attack_batch(
     attack: str | Attack, views: Sequence[CollusionView], *, rng: np.random.Generator
 ) -> tuple[Attempt, ...]:
-    """Run an attack on many views at once, as `mooring.attacks.run_batch` does; if the batch fails, so do all attempts."""
+    """Run an attack on many views at once, as `mooring.attacks.run_batch` does; if the batch fails, all attempts fail."""
     require_generator(rng)
     attack = resolve_attack(attack)
     return _attempted(attack.name, None, lambda: run_batch(attack, views, rng=rng), len(views))
@@ -107,7 +107,7 @@ class Rebuilt:
 
     @property
     def applies(self) -> bool:
-        """Whether rows were rebuilt for at least one target, and for every target where the attack alone rebuilds them."""
+        """Whether rows were rebuilt for any target, and for all targets whose rows the attack rebuilds without denoising."""
         pairs = list(zip(self.attempts, self.plain, strict=True))
         some = any(attempt.reconstruction is not None for attempt in self.attempts)
         return some and all(
@@ -116,7 +116,7 @@ class Rebuilt:
 
     @property
     def reasons(self) -> list[str]:
-        """The reasons why the attack without a denoiser does not apply to some of the targets."""
+        """The reasons why the attack without a denoiser has no result for some of the targets."""
         return [attempt.reason for attempt in self.plain if attempt.reconstruction is None]
 
     @property
@@ -126,13 +126,13 @@ class Rebuilt:
 
     @property
     def evidence(self) -> list[Matrix] | None:
-        """Log densities of the rows under the denoiser's population model, one array per target; None if there are none."""
+        """Log densities of the rows under the denoiser's population model, one per target; None if any target has none."""
         parts = [attempt.reconstruction and attempt.reconstruction.evidence for attempt in self.attempts]
         return None if any(part is None for part in parts) else [to_numpy(part) for part in parts]
 
     @property
     def records(self) -> Matrix | None:
-        """The records that the denoiser decoded for all targets; None if there are none."""
+        """The records that the denoiser decoded for all targets; None if any target has none."""
         parts = [attempt.reconstruction and attempt.reconstruction.records for attempt in self.attempts]
         return None if any(part is None for part in parts) else np.concatenate([to_numpy(part) for part in parts])
 

@@ -1,4 +1,8 @@
-"""Figures of rebuilt rows, from the true rows, galleries for linkage, controls and floors."""
+"""Figures of rows that attacks rebuild, from the true rows and from galleries for linkage.
+
+Most figures come with a control, which is what an attacker achieves without the upload, and with a floor, which is what
+exactly rebuilt rows achieve.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +44,7 @@ _MOST_IMAGES = 100
 
 @dataclass(frozen=True, eq=False)
 class Guess:
-    """The guess of an attacker without the upload: the mean of the rows that it knows, overall and of each class."""
+    """The guess of an attacker without the upload: the mean of the rows that the attacker knows, overall and by class."""
 
     overall: Matrix
     by_class: Matrix
@@ -57,7 +61,7 @@ class Guess:
 class LeakageEvaluator:
     """Evaluates the rows that attacks rebuild; galleries, controls and floors are computed once and serve every attack.
 
-    The partition's test rows are candidates in galleries, records of known persons, and non-members.
+    The partition's test rows serve as candidates in galleries, as records of known persons, and as non-members.
     """
 
     simulation: RowSimulation
@@ -84,7 +88,7 @@ class LeakageEvaluator:
 
     @cached_property
     def target_slices(self) -> tuple[slice, ...]:
-        """The rows of each target."""
+        """For each target, the slice of its rows among the rows of all targets."""
         ends = np.cumsum([0, *(self.simulation.records[view.target].shape[0] for view in self.views)]).tolist()
         return tuple(slice(a, b) for a, b in pairwise(ends))
 
@@ -151,7 +155,7 @@ class LeakageEvaluator:
 
     @cached_property
     def known_attributes(self) -> tuple[KnownRows, ...]:
-        """The rows that attackers know, with their attribute, one entry per decoder; empty if nothing can be learnt."""
+        """The rows that attackers know, with the attribute, one entry per decoder; empty if nothing can be learnt."""
         view, spec, partition = self.views[0], self.spec, self.partition
         rows = view.reference_rows
         if spec.attribute is None or rows is None:
@@ -165,7 +169,7 @@ class LeakageEvaluator:
 
     @cached_property
     def membership(self) -> MembershipTest | None:
-        """The membership test; None without non-members."""
+        """The membership test; None if a target has fewer than two rows or non-members."""
         return make_membership_test(self.simulation, self.views, self.partition, self.spec, seed=self.seed)
 
     def is_hopeless(self, rows: Matrix) -> bool:
@@ -180,8 +184,8 @@ class LeakageEvaluator:
     def measure(self, rebuilt: Sequence[Rebuilt]) -> Leakage:
         """Return the figures of all rebuilt rows, and examples of the strongest attack's rows.
 
-        Figures that take long to compute (membership, the auditor's network, images) are computed for the strongest attacks
-        only.
+        Figures that take long to compute (membership, the auditor's network, images) are computed for some attacks only,
+        mainly for the strongest.
         """
         outcomes: dict[str, AttackOutcome] = {}
         rows: dict[str, Matrix] = {}
@@ -209,7 +213,10 @@ class LeakageEvaluator:
         return Leakage(outcomes=tuple(outcomes.values()), examples=self.examples(rows[worst.attack], worst.attack))
 
     def _gather(self, part: Rebuilt) -> Matrix | None:
-        """Return the rows of all targets; for targets to which the attack does not apply, these are guesses."""
+        """Return the rows of all targets, with guesses for targets to which the attack does not apply.
+
+        The result is None if `part` does not apply, or if there is no guess where one is needed.
+        """
         parts = []
         for target_slice, attempt in zip(self.target_slices, part.attempts, strict=True):
             rows = self.guessed(target_slice)
@@ -272,9 +279,10 @@ class LeakageEvaluator:
         return {test.name: test.figure(self._preferred(rebuilt)) for test in tests}
 
     def exposure(self, rebuilt: Mapping[str, Matrix], records: Mapping[str, Matrix]) -> dict[str, tuple[str, Figure]]:
-        """Return the most exposed values, columns and rows over all attacks, with the attack's name; empty without a guess.
+        """Return figures of the most exposed value, column and rows over all attacks, each with an attack's name.
 
-        `rebuilt` holds the rebuilt rows of each attack by its name, and `records` the records that it decoded itself.
+        `rebuilt` holds the rebuilt rows by the name of the attack, and `records` the records of attacks that decode records
+        themselves. Without a guess, the result is empty; for images, it has figures of rows alone.
         """
         if self.guess is None:
             return {}
@@ -296,7 +304,7 @@ class LeakageEvaluator:
         return figures | find_read_columns(self.records, read, guessed=guessed, names=spec.column_name)
 
     def notes(self, rebuilt: Matrix) -> tuple[str, ...]:
-        """Return which decoder has the smaller error, if there are two."""
+        """Return a note on which of two decoders has the smaller error; empty if there is one decoder."""
         if self.decoder.learned is None:
             return ()
         inverted, learned = (_squares(rows - self.records) for rows in self.decoder.decode_all(rebuilt))
@@ -304,11 +312,11 @@ class LeakageEvaluator:
         return (f"decoded best by {which}",)
 
     def guessed(self, part: slice) -> Matrix | None:
-        """Return the guess for these rows without the upload."""
+        """Return the guess for these rows without the upload; None if the attacker knows no rows."""
         return None if self.guess is None else self.guess.by_class[part]
 
     def image_figures(self, rebuilt: Matrix) -> dict[str, Figure]:
-        """Return peak signal-to-noise ratio and structural similarity of the first images."""
+        """Return peak signal-to-noise ratio and structural similarity of the first images; empty without images."""
         shape, width = self.spec.image_shape, self.spec.data_range
         if shape is None or width is None:
             return {}
@@ -332,10 +340,10 @@ class LeakageEvaluator:
         }
 
     def examples(self, rebuilt: Matrix, attack: str) -> Examples | None:
-        """Return a few original and rebuilt rows.
+        """Return a few rows: original, only projected, rebuilt, and guessed if there is a guess; None if none are wanted.
 
-        For a table, these are the most exposed rows, which are also given in words. For images, the same rows are chosen for
-        every attack, so that attacks can be compared.
+        For rows that are not images, the most exposed rows are chosen, and are also given in words if their columns are
+        known. For images, the same rows are chosen for every attack, so that attacks can be compared.
         """
         n = min(self.spec.n_examples, self.records.shape[0])
         if n == 0:

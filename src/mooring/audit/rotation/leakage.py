@@ -1,4 +1,4 @@
-"""What attackers recover from uploaded rows: simulation, attacks and figures."""
+"""What attackers recover from the uploaded rows of a simulation: attacks and their figures."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from mooring.tables import Partition
 def measure_rows(simulation: RowSimulation, partition: Partition, settings: AuditSettings) -> Leakage:
     """Return the figures of every attack on every target's uploaded rows, with and without each denoiser.
 
-    The partition's test rows are candidates in galleries, held-out records of known persons for identity linkage, and
-    non-members. The settings must name the targets.
+    The partition's test rows serve as candidates in galleries, as held-out records of known persons for identity linkage,
+    and as non-members. The settings must name the targets.
     """
     views = [
         simulation.view(

@@ -56,8 +56,9 @@ class LinkageTest:
     embedding: Embedding | None
     """The auditor's embedding, or None to compare rows directly."""
     control: float | None = None
+    """The linkage of an attacker without the upload; None if such an attacker has no guess."""
     floor: float | None = None
-    """The linkage of an attacker without the upload, and of the exact projected rows."""
+    """The linkage of the exact projected rows."""
 
     def figure(self, rows: Rows) -> Figure:
         """Return the share of rebuilt rows that are linked, with chance, control and floor."""
@@ -84,8 +85,8 @@ def make_linkage_test(
     """Return a linkage test, with embedded candidates, control and floor.
 
     The queries of the galleries are indices of rebuilt rows, and their candidates are indices of true rows in `candidates`.
-    Without an embedding, rows are compared directly. `control_rows` are guesses without the upload, and `floor_rows` are the
-    exact projected rows.
+    Without an embedding, rows are compared directly. `control_rows` are guesses without the upload, or None; `floor_rows`
+    are the exact projected rows.
     """
     queried, queries = np.unique(galleries.queries, return_inverse=True)
     used, places = np.unique(galleries.candidates, return_inverse=True)
@@ -118,9 +119,9 @@ def make_galleries(spec: EvaluationSpec, labels: npt.NDArray[Any], n_targets: in
 def identity_galleries(
     spec: EvaluationSpec, where: npt.NDArray[Any], reference_indices: npt.NDArray[Any], seed: int
 ) -> Galleries | None:
-    """Return galleries of held-out rows with one query per person; None without groups or with too few persons or rows.
+    """Return galleries of held-out rows with one query row per person; None without groups, or with too few rows.
 
-    `spec.groups` names the person of every row. `where` and `reference_indices` are the indices of the target's rows and of
+    `spec.groups` names the person of every row. `where` and `reference_indices` are the indices of the targets' rows and of
     the held-out rows. `seed` determines the other candidates of each gallery.
     """
     if spec.groups is None or reference_indices.size == 0:

@@ -53,8 +53,9 @@ class MembershipTest:
     views: tuple[CollusionView, ...]
     """The views, one per target."""
     members: tuple[Candidates, ...]
+    """The rows of each target."""
     others: tuple[Candidates, ...]
-    """The rows of each target, and non-members of its classes; no non-member is used for two targets."""
+    """For each target, non-members of the target's classes; no non-member is used for two targets."""
     register: Candidates
     """Further candidates: rows of all participants who neither collude nor are targets, and non-members."""
     outlying: npt.NDArray[np.bool_]
@@ -71,9 +72,10 @@ class MembershipTest:
     ) -> AttackOutcome:
         """Return an attack's outcome with figures on membership and identity, from one reconstruction per target.
 
-        Reconstructions are those before denoising. `evidence` holds log densities of the rows under a population model other
-        than one Gaussian per class; the control still uses the Gaussians. With `matched`, candidates are matched to rows one
-        to one, as an attacker with a register of all candidates can do. With either of the two, only membership is measured.
+        Reconstructions are those before denoising. `evidence` holds log densities of the rebuilt rows under a population
+        model other than one Gaussian per class; the control still uses the Gaussians. With `matched`, candidates are matched
+        to rows one to one, as an attacker with a register of all candidates can do. With `evidence` or `matched`, only
+        membership is measured. If nothing is known about the population, the outcome is returned unchanged.
         """
         try:
             attacks = [
@@ -100,7 +102,7 @@ class MembershipTest:
     def _scores(
         self, attacks: Sequence[_LikelihoodAttack], score: Callable[[RebuiltRows, Matrix, Codes], Matrix]
     ) -> tuple[Membership, Membership | None]:
-        """Return the scores of members and non-members and, as a control, their scores from an upload of other rows."""
+        """Return the scores of members and non-members; as a control, or None, their scores from an upload of other rows."""
         scores: list[list[Matrix]] = [[], [], [], []]
         for k, attack in enumerate(attacks):
             asked, n = self.members[k] + self.others[k], self.members[k].codes.size
@@ -118,7 +120,10 @@ class MembershipTest:
         return membership, Membership(control[0], control[1])
 
     def _search(self, attacks: Sequence[_LikelihoodAttack]) -> dict[str, Figure]:
-        """Return figures for search in registers and assignment to rosters; the control shifts rows within their class."""
+        """Return figures for finding rebuilt rows in a register, and for assigning them to a list of the target's own rows.
+
+        The figure of such a list is called "roster". The control shifts rows within their class.
+        """
         matches, shifted, foreign, right, wrong = [], [], [], [], []
         for members, attack in zip(self.members, attacks, strict=True):
             register, places, others = (
@@ -154,7 +159,10 @@ class MembershipTest:
         return figures | {"roster": _share("roster", roster, n_classes / roster.size, float(missed.mean()))}
 
     def _holders(self, attacks: Sequence[_LikelihoodAttack]) -> dict[str, Figure]:
-        """Return how often the true holder of a record is named; the control asks for records that nobody holds."""
+        """Return how often an attacker names a record's true holder; the control is for records that nobody holds.
+
+        The result is empty unless the uploads of two or more honest participants have a common space.
+        """
         hits: list[npt.NDArray[np.bool_]] = []
         false: list[npt.NDArray[np.bool_]] = []
         shares = []
@@ -196,7 +204,7 @@ class _LikelihoodAttack:
     upload: RebuiltRows
     """The rebuilt rows of the target."""
     control: RebuiltRows | None
-    """The colluders' rows with the same error, as an upload that does not hold the target's rows."""
+    """The colluders' rows with the same error, as an upload that does not hold the target's rows; None without colluders."""
 
     @classmethod
     def of(cls, view: CollusionView, reconstruction: Reconstruction, *, seed: int) -> _LikelihoodAttack:
@@ -217,7 +225,7 @@ class _LikelihoodAttack:
         return replace(attack, control=attack._prepare(known + noise, colluder_codes))
 
     def _prepare(self, rows: Matrix, codes: Codes) -> RebuiltRows:
-        """Return another upload with the same error, without rows of classes that the target does not have."""
+        """Return another upload with the same error, without rows of classes that the population model lacks."""
         codes = self.recode(codes)
         known = codes < len(self.densities.means)
         return RebuiltRows.of(rows[known], codes[known], error=self.error, densities=self.densities)
@@ -227,7 +235,7 @@ class _LikelihoodAttack:
         return codes if self.by_class else np.zeros_like(codes)
 
     def all_uploads(self, view: CollusionView) -> tuple[list[RebuiltRows], int, float]:
-        """Return the uploads of all participants that do not collude, the target's index among them, and its share of rows.
+        """Return the uploads of participants that do not collude, the target's index, and the target's share of their rows.
 
         The rows of each upload are rebuilt in the same way as the target's. The list is empty if uploads have no common
         space.
@@ -268,7 +276,7 @@ def _shift(codes: Codes) -> npt.NDArray[np.int64]:
 
 
 def _share(name: str, hits: npt.NDArray[Any], chance: float, control: float | None) -> Figure:
-    """Return how often an attacker is right, with Wilson's interval."""
+    """Return the figure of how often an attacker is right, with Wilson's interval."""
     return Figure(
         name, float(hits.mean()), wilson(float(hits.sum()), hits.size), chance, control, None, hits.size, True
     )
@@ -313,7 +321,7 @@ def make_membership_test(
 
 
 def _codes_like(partition: Partition, view: CollusionView, labels: npt.NDArray[Any] | None, n_rows: int) -> Codes:
-    """Return the classes of rows that nobody uploaded, in the view's coding; −1 for unknown classes."""
+    """Return classes of rows that nobody uploaded, in the view's coding: −1 if unknown, and 0 throughout without labels."""
     codes = view.class_codes()
     if labels is None or partition.train_labels is None or any(part is None for part in codes):
         return np.zeros(n_rows, dtype=np.intp)

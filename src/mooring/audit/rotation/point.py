@@ -109,7 +109,7 @@ class RotationPoint(OperatingPoint):
         return ", ".join([method.title, *noises])
 
     def short_title(self, data_noise_scale: float = 0.0, *, with_components: bool = False) -> str:
-        """Return a shorter title, for a table, with the number of anchor rows if it is not four times h."""
+        """Return a shorter title, for a table, with r if it is not 4 h, and h if `with_components` is true."""
         method, h = self.described, self.n_components
         parts = [_SHORT.get(method.name, method.name)]
         parts += [f"σ={data_noise_scale:.3g}"] if method.data_noise else []

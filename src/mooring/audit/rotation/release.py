@@ -1,4 +1,4 @@
-"""Membership risk of the joint model of a simulation, and inversion of it by a participant."""
+"""Membership risk of a simulation's joint model, and inversion of the model by a participant."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_INVERTED, _MOST_COLUMNS = 600, 40
 def measure_point_release(
     simulation: RowSimulation, deployment: Deployment, *, learner: LearnerLike | None
 ) -> ReleaseRisk | None:
-    """Return the risk of the joint model of a simulation, or None if there is nothing to learn."""
+    """Return the risk of a simulation's joint model; None if there is nothing to learn, or if there are too few rows."""
     kind, partition = deployment.label_kind, deployment.partition
     seed, columns = deployment.settings.seed, deployment.settings.evaluation.columns
     if kind is None or learner is None:
@@ -75,7 +75,7 @@ def _invert(
     return Figure(
         "cells found by the model",
         float(by_row.mean()),
-        wilson(float(by_row.sum()), n_members),  # wider than it must be: a row has several columns
+        wilson(float(by_row.sum()), n_members),  # wider than it needs to be, because a row has several columns
         chance=float(guessed[:n_members].mean()),
         control=float(recovered[n_members:].mean()),
         floor=None,

@@ -1,7 +1,7 @@
 """A simulated collaboration: every participant's upload, the analyst's alignment, and what an attacker sees of them.
 
-Audits, plans and studies use it. One program has all rows and all secrets, so that the result of an attack can be compared
-with the truth. Between organisations, each party runs its own part.
+Audits, plans and the experiments in `studies/` use this simulation. One program has all rows and all secrets, so that the
+result of an attack can be compared with the truth. In a study between organisations, each party runs its own part.
 """
 
 from __future__ import annotations
@@ -47,16 +47,18 @@ class SimulationSettings:
     """Settings of a simulation that have a default."""
 
     projection: Projection | None = None
-    """The public projection. By default, there is none if `n_components` is the width of the rows, else a Gaussian one."""
+    """The public projection. By default, it is Gaussian if `n_components` differs from the width of the rows; else, there is
+    no projection."""
     anchor: Array | None = None
     """The anchor, of shape (r, h); by default a random one. Methods without an anchor ignore this and `n_anchor_rows`."""
     n_anchor_rows: int | None = None
     """r of a random anchor; 4 h by default."""
     reference: int = 0
-    """The participant whose coordinates define the common space, or whose map all share; unused with anchor noise."""
+    """The participant whose coordinates define the common space if an anchor carries no noise, and whose map all share in
+    C-GDP. Other methods ignore this."""
     solver: Solver = "accelerated"
     certify: bool = False
-    """As for `align`; they are used only by methods with anchor noise."""
+    """`solver` and `certify` are as for `align`. Only methods with anchor noise use them."""
     precision: Precision = "float64"
     """With "float32", attackers see the numbers that `mooring share` writes."""
     public_rows: PublicRows | None = field(default=None, repr=False)
@@ -118,8 +120,8 @@ class RowSimulation:
     def map_new_rows(self, participant: int, records: Array, *, data_noise_scale: float = 0.0) -> Array:
         """Return new rows of one participant in the common space, to which the participant maps them itself.
 
-        `records` are rows before the projection. In a deployment they carry no noise, because they do not leave the
-        participant; the paper perturbs test rows, too.
+        `records` are rows before the projection. In a study, new rows carry no noise, because they do not leave the
+        participant. The paper adds noise to test rows, too, with the scale `data_noise_scale`.
         """
         rows = self.projection.encode(like(as_float64(records), self.private_data[0]))
         noise = GeneratorNoise(self.streams.named(f"participant/{participant}/test-noise"))
@@ -164,6 +166,8 @@ class RowSimulation:
         ----------
         colluders : sequence of int, default (0,)
             Indices of the colluders; empty if the analyst acts alone.
+        target : int, default 1
+            Index of the participant under attack.
         with_labels : bool, default True
             Whether the analyst sees labels.
         n_known_rows : int, default 0
@@ -198,7 +202,7 @@ class RowSimulation:
         rows, n = self.private_data[target], int(self.private_data[target].shape[0])
         if not 0 < n_known_rows <= n:
             expected = f"between 0 and the target's {n} rows"
-            raise InputError("n_known_rows", expected=expected, got=str(n_known_rows), cure="Ask for fewer rows.")
+            raise InputError("n_known_rows", expected=expected, got=str(n_known_rows), cure="Correct the number.")
         chosen = self.streams.named(f"participant/{target}/known-rows").permutation(n)[:n_known_rows]
         return like(rows[indices_beside(chosen, rows), :], rows)  # a copy: the view must not hold on to all rows
 
@@ -238,7 +242,7 @@ def simulate(
     labels : sequence of arrays of shape (n_i,), or of None, optional
     method : Method or str
         The method, or its name. If a noise scale is positive for a noise that the method lacks, an anchor-aligned method is
-        replaced by 'aa-i-gdp-both-noise', and C-GDP by 'c-gdp-data-noise'.
+        replaced by 'aa-i-gdp-both-noise', and C-GDP without anchor noise by 'c-gdp-data-noise'; other methods are refused.
     n_components : int, optional
         h; by default that of the given projection, or the width of the rows.
     anchor_noise_scale, data_noise_scale : float, default 0
@@ -249,7 +253,7 @@ def simulate(
         reference's map, and its private-data noise is coupled to that of AA-I-GDP as in the equivalence corollary, so that
         their collaboration matrices are equal.
     settings : SimulationSettings, optional
-        Projection, anchor, alignment and precision.
+        The projection, the anchor, the alignment, the precision, and whatever else has a default.
 
     Examples
     --------
@@ -319,7 +323,7 @@ def simulate_rows(
     name: str = "perturbed rows",
     data_noise_scale: float = 0.0,
 ) -> RowSimulation:
-    """Return a collaboration in which rows are perturbed by any mechanism and uploaded in the space of the rows.
+    """Return a simulation of rows that any mechanism has perturbed, and that are uploaded without a map or projection.
 
     Parameters
     ----------
@@ -352,7 +356,7 @@ def simulate_rows(
             "representations",
             expected="arrays with the shapes of `datasets`",
             got=got,
-            cure="Upload one row for every row.",
+            cure="Pass one perturbed row for each row, with the same width.",
         )
     width = int(records[0].shape[1])
     same = RigidMap(like(np.eye(width), records[0]), like(np.zeros(width), records[0]))

@@ -1,8 +1,8 @@
 """Canaries: a measurement of how well the noise on sums hides one row from an attacker who knows all other rows.
 
 The canary is the row that changes the sums most, (√½, √½) in two features. It changes the sums of squares, of the product
-and of outcomes, so that wrong noise in any of them is detected; sums by class change in its class. All other rows are known
-and can be subtracted, so that every draw of the noise on two features is one run of a whole study.
+and of outcomes, so that wrong noise in any of these sums is detected; of sums by class, it changes those of its own class.
+All other rows are known and can be subtracted, so that every draw of the noise on two features is one run of a whole study.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ _SMALLEST = 1e-12
 def audit_epsilon(
     layout: SumLayout | ClassLayout, privacy: SumPrivacy, *, rng: np.random.Generator, n_runs: int = N_RUNS
 ) -> EpsilonAudit:
-    """Return the ε that canaries measure for the noise of the smallest number of honest participants in a quorum.
+    """Return the ε that canaries measure for the least noise that the guarantee allows for.
 
-    `layout` is that of the study; two of its features are enough for the measurement. `privacy` is the guarantee that is
-    tested. The noise is drawn from children of `rng`. With 10,000 runs, the Gaussian bound for correct noise is on average
+    The least noise is that of the honest participants in a quorum to which all assumed colluders belong. `layout` is the
+    layout of the study; two of its features are enough for the measurement. `privacy` is the guarantee that is tested. The
+    noise is drawn from children of `rng`. With 10,000 runs, the Gaussian bound for correct noise is on average
     53 % of a claimed ε of 1, and 85 % of a claimed ε of 8.
 
     Examples
@@ -105,14 +106,15 @@ def audit_pairwise_epsilon(privacy: SumPrivacy, *, rng: np.random.Generator, n_r
 def run_canaries(
     layout: SumLayout | ClassLayout, honest: Draws, *, n_runs: int, known: Draws = (), canary: Matrix = CANARY
 ) -> tuple[Matrix, Matrix]:
-    """Return the scores of runs with the canary, and of as many runs without; `n_runs` is their total number.
+    """Return the scores of runs with the canary, and the scores of runs without; `n_runs` is the number of both together.
 
     `layout` must have two features. `honest` is the noise of participants who do not collude. `known` is noise that the
-    attacker knows, from colluders or from another study of the same rows. It gives no information if every stream is used
-    once; otherwise a regression subtracts it.
+    attacker knows, from colluders or from another study of the same rows. If every stream is used once, the known noise
+    gives no information; if a stream is used twice, a regression subtracts what is known of it.
 
-    The score is the likelihood ratio of Gaussian noise: each entry times its change by the canary, divided by its variance.
-    The attacker estimates the variances from its own runs, so that missing noise in one entry is detected.
+    The score is the log-likelihood ratio for Gaussian noise, up to a constant: the sum, over entries, of the entry times its
+    change by the canary, divided by its variance. The variances are estimated from the runs, so that missing noise in one
+    entry is detected.
     """
     sums = (
         ClassAccumulator(layout, np.random.default_rng(0))
@@ -130,7 +132,7 @@ def run_canaries(
 
 
 def _score_runs(moved: Matrix, drawn: Matrix) -> tuple[Matrix, Matrix]:
-    """Return the likelihood ratios of one half of the runs, to which the canary is added, and of the other half."""
+    """Return the scores of one half of the runs, to which the canary is added, and the scores of the other half."""
     weights = moved / np.maximum(drawn.var(axis=0), _SMALLEST)
     scores = drawn @ weights
     scores[::2] += float(moved @ weights)

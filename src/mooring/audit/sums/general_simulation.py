@@ -102,13 +102,13 @@ class PairwiseSimulation:
     def view(self, colluders: Sequence[int] = (0,), *, asked: LabelledFeatures | None = None) -> PairwiseView:
         """Return the view of the analyst and some colluders, or of the analyst alone if `colluders` is empty.
 
-        `asked` are the candidates whose membership attacks score.
+        `asked` holds the candidate rows; attacks score their membership.
         """
         seen = show_total(self.contributions, self.members, colluders, asked)
         return PairwiseView(layout=self.layout, noise=self.noise, **seen)
 
     def views(self, colluders: Sequence[int], asked: LabelledFeatures) -> list[tuple[Indices, PairwiseView]]:
-        """Return a single view of all candidates, with their positions; see `SumSimulation.views`."""
+        """Return a single view, with the indices of all candidates in `asked`; see `SumSimulation.views`."""
         return [(np.arange(len(asked.features)), self.view(colluders, asked=asked))]
 
     def members(self, participants: Sequence[int]) -> LabelledFeatures:

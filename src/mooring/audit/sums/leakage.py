@@ -29,7 +29,7 @@ _LEAST_OTHERS = 1000  # minimum number of non-members for a false positive rate 
 
 
 def measure_total(simulation: AnySimulation, partition: Partition, settings: AuditSettings) -> Leakage:
-    """Return the leakage of the total to the assumed colluders, and to all participants but one."""
+    """Return the leakage of the total to the assumed colluders and, if these are fewer, to all participants but one."""
     target = (settings.targets or (1,))[0]
     others = tuple(i for i in range(partition.n_participants) if i != target)
     measured = None
@@ -55,8 +55,8 @@ def attack_total(
 ) -> tuple[AttackOutcome, ...]:
     """Return how well each attack distinguishes the honest participants' rows from test rows.
 
-    The test rows of `settings.colluders` are left out. If there are more than `most_candidates` rows, a sample is drawn,
-    which keeps `least_others` test rows if there are that many.
+    The test rows of `settings.colluders` are left out. If there are more than `most_candidates` rows, a sample is drawn. The
+    sample has at least `least_others` test rows, or all test rows if there are fewer.
     """
     participants = range(partition.n_participants)
     honest = simulation.members([i for i in participants if i not in colluders])
@@ -102,9 +102,10 @@ def _attack(attack: Attack, views: Views, n_members: int, control: Membership | 
 
 
 def _score(score: Callable[[Any], MembershipScores], views: Views) -> tuple[Matrix, int | None]:
-    """Return the score of each candidate, and the number of rows that were read off exactly, or None if that is not tried.
+    """Return the score of each candidate, and the number of rows read off exactly (None if the attack does not try this).
 
-    Classes in which the attack does not apply have no scores; if it applies in none, `DoesNotApply` is raised.
+    Candidates of a class to which the attack does not apply have the score NaN. If the attack applies to no class,
+    `DoesNotApply` is raised.
     """
     scores, n_rows, reason = np.full(sum(len(places) for places, _ in views), np.nan), None, None
     for places, view in views:

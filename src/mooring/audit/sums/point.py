@@ -47,8 +47,8 @@ class SumPoint(OperatingPoint):
     """For adding or removing one row; None for sums without noise, which carry no guarantee."""
     delta: float = 1e-5
     quorum: int | None = None
-    """Minimum number of contributions in a total; None for the default of a study without helpers and with as many
-    participants."""
+    """Minimum number of contributions in a total; None for the default of a study with as many participants as the audit
+    and without helpers."""
     n_colluders: int | None = None
     """Number of colluders that the noise allows for; None for the number of colluders in the audit."""
     product_share: float = PRODUCT_SHARE
@@ -81,7 +81,7 @@ class SumPoint(OperatingPoint):
 
     @property
     def privacy(self) -> SumPrivacy | None:
-        """The settings of the noise; None without noise. Quorum and colluders must be settled."""
+        """The settings of the noise; None without noise. `quorum` and `n_colluders` must be filled in (`settled_for`)."""
         if self.epsilon is None:
             return None
         assert self.quorum is not None
@@ -143,7 +143,7 @@ class SumPoint(OperatingPoint):
         return replace(self, epsilon=epsilon)
 
     def recommend(self, deployment: Deployment, data_noise_scale: float) -> RecommendedSums | None:
-        """Return the settings of a study at this point; None without noise. Colluders and expected rows must be settled."""
+        """Return the settings of a study at this point, which `settled_for` must have filled in; None without noise."""
         if self.epsilon is None:
             return None
         return RecommendedSums(
@@ -151,7 +151,7 @@ class SumPoint(OperatingPoint):
         )
 
     def is_usable_with(self, simulation: Any) -> bool:
-        """Return whether the sums carry noise, or else have few numbers compared with the rows of the smallest quorum."""
+        """Return whether the sums carry noise, or have few numbers compared with the rows in the smallest quorum."""
         if self.epsilon is not None:
             return True
         rows = sorted(len(part) for part in simulation.features)[: self.quorum]

@@ -48,7 +48,7 @@ class LabelCoding:
 
     @classmethod
     def of(cls, values: Labels) -> LabelCoding:
-        """Return the coding of labels that take these values: 64-bit floats are numbers; all others name a class."""
+        """Return the coding of labels that take these values: 64-bit floats are numbers; other values name classes."""
         if label_kind_of(values) == "number":
             return cls(None, float(np.abs(values).max()) or 1.0)
         return cls(np.unique(values))
@@ -108,7 +108,7 @@ class SumSimulation:
         return self._as_sums(_sum_exactly(self.layout, self.features[i], self.labels[i], rng, persons), 0)
 
     def _as_sums(self, vector: Integers, n_noises: int) -> Sums | ClassSums:
-        """Return a vector as sums; it carries the noise of `n_noises` participants."""
+        """Return a vector as sums. The vector carries the noise of `n_noises` participants."""
         layout, noise, features = self.layout, self.noise, self.feature_map
         c0, unit_length = features.constant_share, features.unit_length
         if isinstance(layout, ClassLayout):
@@ -119,7 +119,7 @@ class SumSimulation:
         return Sums(S, T, c0, layout.outcome.n_classes, scales, unit_length)
 
     def train(self, learner: LearnerLike = "auto", *, seed: int = 0) -> JointModel:
-        """Train a model on the total, with the learner of sums that "auto" chooses.
+        """Return a model that is trained on the total, with the learner of sums that "auto" chooses.
 
         `learner` is ignored, since audits name learners of rows, which cannot be trained on a total. `seed` is ignored,
         since nothing is drawn.
@@ -180,8 +180,8 @@ class SumSimulation:
     def views(self, colluders: Sequence[int], asked: LabelledFeatures) -> list[tuple[Indices, SumView]]:
         """Return one view of all sums or, for sums by class, one view for each class.
 
-        Each view comes with the indices in `asked` of the candidates that it holds. For sums by class, these are the
-        candidates of its class, since other classes' sums do not depend on them. Such sums are of products alone,
+        Each view comes with the indices, in `asked`, of the candidates that the view holds. A view for a class holds the
+        candidates of that class, since the sums of other classes do not depend on them. Sums by class are sums of products,
         without outcomes.
         """
         layout, noise = self.layout, self.noise
@@ -314,7 +314,7 @@ def settle_privacy(privacy: SumPrivacy | float | None, n_participants: int) -> S
             "quorum",
             expected=f"at most {n_participants}, the number of participants",
             got=str(privacy.quorum),
-            cure="With a larger quorum, no total could be opened.",
+            cure="Lower the quorum, since no total could be opened.",
         )
     return privacy
 
@@ -337,5 +337,5 @@ def _sum_exactly(
 
 
 def words_from(rng: np.random.Generator) -> Words:
-    """Return a stream of uniform words for simulations; those of a real participant are derived from its secret."""
+    """Return a function that draws uniform words for a simulation; a real participant derives its words from its secret."""
     return lambda count: rng.integers(2**64, size=count, dtype=np.uint64)

@@ -45,7 +45,7 @@ class DaskEngine:
 
     client: Client
     reduce_over_workers: bool | None = None
-    """Whether anchor representations stay with the workers; by default if they exceed 2 GB."""
+    """Whether anchor representations stay with the workers. By default, they do if they exceed `MOST_ANCHOR_BYTES`."""
     rows_at_once: int | None = None
     """Maximum number of rows that a worker holds at a time."""
     passes: int | None = None

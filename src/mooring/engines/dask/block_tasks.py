@@ -1,4 +1,4 @@
-"""Tasks of a worker on parts of the collaboration matrix: sums, training steps and predictions."""
+"""Tasks of a worker on parts of the collaboration matrix: reading rows, sums over rows, and training steps."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Piece:
     place: int
     """Index of the participant."""
     fold: int
-    """The fold in which that participant is left out."""
+    """The fold in which the participant is left out."""
     start: int = 0
-    """First row of the participant in this part."""
+    """Index of the first row in this part, among the participant's rows."""
     stop: int = 0
-    """Row after the last one in this part."""
+    """Index after that of the last row in this part."""
     kept: Indices | None = None
-    """Positions in this part of the rows to train on, in ascending order; None for all."""
+    """Positions of the rows to train on, counted from the start of this part, in ascending order; None for all rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,21 +82,21 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """The features of a learner: rows divided by a common scale, or a transformation of these."""
+    """The features of a linear learner: rows divided by a common scale, and then centred or mapped to random features."""
 
     learner: str
     n_components: int
     """Columns of the rows, h."""
     scale: float
     made_by: Any
-    """The linear model's transformer."""
+    """The scikit-learn transformer that makes the features from scaled rows."""
 
     @classmethod
     def of(cls, learner: str, moments: Moments, *, seed: int) -> Features:
         """Return the features of the local learner of this name, for rows with these sums."""
         h, scale, settings = moments.total.size, moments.scale, linear_settings(learner)
         mean = moments.total / moments.count
-        # Centring needs only the mean of the rows, and random Fourier features need no row, so the mean row suffices to fit.
+        # Centring is fitted to the mean row alone, and random Fourier features to no row, so that the mean row suffices.
         return cls(learner, h, scale, settings.features(h, seed).fit(mean[None] / scale))
 
     @property
@@ -106,7 +106,7 @@ class Features:
 
     @property
     def squared_length(self) -> float:
-        """The mean squared length of a row of features."""
+        """The approximate mean of the squared length of a row of features."""
         return 1.0 if hasattr(self.made_by, "n_components") else float(self.n_components)
 
     def made(self, rows: Matrix) -> Matrix:
@@ -129,7 +129,7 @@ def fitted_from(
     classes: npt.NDArray[Any] | None = None,
     class_shares: Vector | None = None,
 ) -> FittedModel:
-    """Return a linear model on the features. For two classes, `weights` has one row, that of the second class."""
+    """Return a linear model on the features. For two classes, `weights` has one row, for the second class."""
     turned, offsets = np.atleast_2d(weights).T, np.ravel(intercepts)
     if classes is None:
         spec, codes = ModelSpec(features.n_components, 0), np.zeros(1, dtype=np.int32)
@@ -151,7 +151,7 @@ def fitted_to_one_class(learner: str, n_components: int, label: int) -> FittedMo
 
 
 def training_blocks(study: Study, piece: Piece) -> Iterator[tuple[Matrix, npt.NDArray[Any]]]:
-    """Yield the rows of a part that are trained on, with their labels, in blocks of at most some thousands of rows."""
+    """Yield the rows of a part that are trained on, with their labels, in blocks of at most `_ROWS_AT_ONCE` rows."""
     first = 0
     for rows, labels in blocks_of(study, piece):
         if piece.kept is not None:
@@ -190,7 +190,7 @@ def _cut(
 def picked_rows(
     study: Study, pieces: Sequence[Piece], positions: Sequence[Indices], rows_at_once: int = _ROWS_AT_ONCE
 ) -> list[tuple[Matrix, npt.NDArray[Any]]]:
-    """Return the rows and labels at the given positions (in ascending order) of each part."""
+    """Return for each part the rows and labels at its given positions, which must be in ascending order."""
     picked = []
     for piece, wanted in zip(pieces, positions, strict=True):
         first, rows, labels = 0, [np.zeros((0, rotation_of(study).n_components))], [np.zeros(0, dtype=np.int8)]
@@ -204,7 +204,7 @@ def picked_rows(
 
 
 def moments_of(study: Study, pieces: Sequence[Piece]) -> Moments:
-    """Return sums over some parts."""
+    """Return sums over the rows of some parts that are trained on."""
     moments = Moments.none(study)
     for piece in pieces:
         for rows, labels in training_blocks(study, piece):
@@ -219,7 +219,7 @@ def moments_of(study: Study, pieces: Sequence[Piece]) -> Moments:
 
 
 def ridge_sums(study: Study, pieces: Sequence[Piece], features: Features) -> dict[int, Matrix]:
-    """Return ΣAᵀA with A = [1, features, label], by fold."""
+    """Return, by fold, ΣAᵀA over the rows of its participants, with A = [1, features, label]."""
     sums: dict[int, Matrix] = {}
     for piece in pieces:
         for rows, labels in training_blocks(study, piece):
@@ -230,7 +230,7 @@ def ridge_sums(study: Study, pieces: Sequence[Piece], features: Features) -> dic
 
 
 def fit_ridge(sums: Matrix, *, alpha: float) -> tuple[Matrix, float]:
-    """Return weights and intercept of the ridge regression with these sums."""
+    """Return weights and intercept of the ridge regression with these sums; all are 0 if there are no rows."""
     count = sums[0, 0]
     if count < 1:
         return np.zeros(len(sums) - 2), 0.0
@@ -241,7 +241,11 @@ def fit_ridge(sums: Matrix, *, alpha: float) -> tuple[Matrix, float]:
 
 
 def start_chain(features: Features, classes: npt.NDArray[np.int64], n_models: int, alpha: float) -> list[SGDClassifier]:
-    """Return untrained models: for each fold, one that leaves it out, and one of all participants."""
+    """Return the untrained models from which chains start.
+
+    There is one model for each fold, which does not learn from that fold, and at the end one model of all participants. A
+    chain is a sequence of tasks, each of which trains the models of the task before it on further parts.
+    """
     model = SGDClassifier(
         loss="log_loss",
         alpha=alpha,
@@ -259,7 +263,10 @@ def start_chain(features: Features, classes: npt.NDArray[np.int64], n_models: in
 def advance(
     models: Sequence[SGDClassifier], study: Study, features: Features, pieces: Sequence[Piece], seed: int
 ) -> list[SGDClassifier]:
-    """Return the models after learning from these parts. A model does not learn from the fold that it leaves out."""
+    """Return the models after the next task of a chain, which learns from these parts.
+
+    The model of a fold does not learn from that fold.
+    """
     updated = copy.deepcopy(list(models))  # another task may still read the given models
     for model in updated:
         model.random_state = seed
@@ -273,7 +280,7 @@ def advance(
 
 
 def average_models(*ends: Sequence[SGDClassifier]) -> list[SGDClassifier]:
-    """Return the mean of several chains, model by model."""
+    """Return the mean of the models at the ends of several chains, model by model."""
     means = []
     for same in zip(*ends, strict=True):
         model = copy.deepcopy(same[0])

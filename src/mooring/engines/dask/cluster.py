@@ -73,7 +73,7 @@ def connect(*, scheduler: str | None = None, workers: int | None = None, tls: Tl
                 threads_per_worker=1,
                 processes=True,
                 host="127.0.0.1",
-                protocol="tls://",  # other users of this machine can reach its ports, and a client may run code
+                protocol="tls://",  # other users of this machine can reach the ports, and whoever connects can run code
                 security=distributed.Security.temporary(),
                 dashboard_address="127.0.0.1:0",  # this machine only, on a free port
                 scheduler_kwargs={"dashboard": False},
@@ -93,7 +93,7 @@ def explain_dask_errors() -> Iterator[None]:
     except distributed.scheduler.KilledWorker:
         raise StorageError(
             "a worker",
-            reason="the same task ended four workers, most likely because they ran out of memory",
+            reason="the same task ended several workers, most likely because they ran out of memory",
             cure="Use a smaller --rows-at-once, or workers with more memory, and run the same command again. Finished parts "
             "are kept.",
         ) from None
@@ -203,7 +203,7 @@ def require_same_version(client: Client, package: str) -> None:
     different = sorted({installed for installed in client.run(_read_version, package).values() if installed != version})
     if different:
         expected, got = f"on {package} {version}, as this process is", f"{', '.join(different)} on some of them"
-        cure = "Install the same version on every worker: pip install 'mooring[dask,xgboost]'."
+        cure = f"Install the same version on every worker: pip install '{package}=={version}'."
         raise InputError("workers", expected=expected, got=got, cure=cure)
 
 
@@ -211,7 +211,7 @@ def _read_version(package: str) -> str:
     try:
         return str(import_module(package).__version__)
     except ImportError:
-        return "no version"
+        return "not installed"
 
 
 def _is_there(path: str) -> bool:
@@ -227,7 +227,7 @@ def _lost() -> StorageError:
 
 
 def share_with_workers(client: Client, argument: Any) -> Future:
-    """Return a future for an argument of tasks. As the result of a task, the argument is sent to each worker only once."""
+    """Return a future for an argument of tasks: a task returns the argument, so that each worker gets it only once."""
     return client.submit(_same, argument, pure=False)
 
 
@@ -255,7 +255,7 @@ def _quiet() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.filterwarnings(
                 "ignore", message="Sending large graph"
-            )  # a long roster is sent to the workers once
+            )  # a long roster makes the graph large, but is sent only once
             yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):

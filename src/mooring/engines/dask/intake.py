@@ -1,8 +1,8 @@
 """Intake on workers, which verify bundles and accept them or set them aside by the rules of the local intake.
 
 Bundles are in a folder that every worker sees, or at an fsspec address. They are verified in groups that do not depend on
-the number of workers. A group's anchor representations stay with the worker that read them; the caller may also request
-them.
+the number of workers. A group's anchor representations stay with the worker that read them, unless the caller requests
+them for its own process.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class BundleLocation:
     """The size in bytes, if known."""
     is_folder: bool = False
     kept: bool = False
-    """Whether it is a copy in the work folder of an object that was accepted before."""
+    """Whether the file is a copy, kept in the work folder, of an object that was accepted before."""
 
     @property
     def is_away(self) -> bool:
-        """Whether it must be downloaded to be read."""
+        """Whether the file must be downloaded to be read."""
         return is_url(self.address)
 
 
@@ -61,12 +61,12 @@ class RemoteBundle(RowBundle):
 
     place: BundleLocation
     row: int
-    """Index of its anchor representation in the stack of its group."""
+    """Index of the bundle's anchor representation in the stack of its group."""
     group: int = 0
 
     @property
     def is_away(self) -> bool:
-        """Whether its file must be downloaded to be read."""
+        """Whether the bundle's file must be downloaded to be read."""
         return self.place.is_away
 
     @contextmanager
@@ -160,7 +160,10 @@ def collect_on_workers(
     command: str = "",
     progress: Progress | None = None,
 ) -> tuple[Intake, tuple[Future, ...]]:
-    """Accept every valid bundle, and write the same record as the local intake."""
+    """Accept every valid bundle, and write the same record as the local intake.
+
+    Returns the intake and, unless `anchors_here`, a future of each group's centred anchor representations (`centred_stack`).
+    """
     from distributed import as_completed
 
     register = Register.read(folder, study)
@@ -194,7 +197,7 @@ def collect_on_workers(
 
 
 def _without_spare_copies(bundles: Sequence[RemoteBundle], remembered: Mapping[str, str]) -> Iterator[RemoteBundle]:
-    """Yield the bundles, but a copy in the work folder only if it was accepted and its source is missing."""
+    """Yield the bundles, but a copy in the work folder only if it was accepted and no source has the same bytes any more."""
     seen: set[str] = set()
     for bundle in bundles:  # copies come last
         is_accepted = bundle.digest not in seen and bundle.digest == remembered.get(bundle.member.name)
@@ -206,7 +209,7 @@ def _without_spare_copies(bundles: Sequence[RemoteBundle], remembered: Mapping[s
 def in_groups(
     places: Sequence[BundleLocation], study: Study, files_at_once: int = FILES_AT_ONCE
 ) -> list[list[BundleLocation]]:
-    """Return the files in groups of limited number and total size, one group per task. Groups are the same in every run."""
+    """Return the files in groups, one per task, of limited number and total size. Every run makes the same groups."""
     anchor_bytes = 8 * math.prod(rotation_of(study).anchor_shape)
     most = max(1, min(files_at_once, GROUP_BYTES // anchor_bytes))
     groups: list[list[BundleLocation]] = []
@@ -221,7 +224,10 @@ def in_groups(
 
 
 def check_group(study: Study, places: Sequence[BundleLocation], most_bytes: int) -> Checked:
-    """Verify some bundles. Runs on a worker."""
+    """Verify some bundles on a worker; return verdicts, and the stack of the valid bundles' anchor representations.
+
+    There is no verdict on a broken copy in the work folder.
+    """
     verdicts: Verdicts = []
     anchors: list[Matrix] = []
     for place in places:

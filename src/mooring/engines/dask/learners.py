@@ -3,12 +3,13 @@
 No process holds more than a few blocks and a sample of the rows; with XGBoost, a worker also holds its own rows, at two
 bytes a number.
 
-Numbers are predicted by ridge regression. Its sums over rows are added up over workers in one pass, which gives exactly the
-model that the local engine fits to all rows. Classes are predicted by logistic regression with scikit-learn's partial_fit:
-a few chains of pieces run in parallel, and their weights are averaged after every pass. Both regressions use the rows
-themselves ("linear") or features of them ("random-fourier"), and give the same kind of model as the local learners. Each
-model of boosted trees ("xgboost") is trained on all workers. At every level of a tree, they add up sums over their rows,
-over connections of XGBoost's own (`mooring.engines.dask.xgboost_training`).
+Numbers are predicted by ridge regression. Its sums over rows are added up over workers in one pass, which gives the model
+that the local engine fits to all rows. Classes are predicted by logistic regression with scikit-learn's partial_fit. In
+every pass, the pieces are divided among a few chains. Along a chain, a model learns from one piece after the other; chains
+run in parallel, and the weights at their ends are averaged. Both regressions use the rows themselves ("linear") or features
+of the rows ("random-fourier"), and return the same kind of model as the local learners. Each model of boosted trees
+("xgboost") is trained on all workers. At every level of a tree, the workers add up sums over their rows by connections of
+XGBoost's own (`mooring.engines.dask.xgboost_training`).
 
 "auto" chooses by the same rows and scores as the local engine: `choose_learner` runs on a sample of the rows in one process.
 
@@ -88,7 +89,7 @@ _ROWS_SEEN, _FEWEST_PASSES, _MOST_PASSES = 400_000, 2, 20
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """One training on a cluster: the study on the workers, the parts in one group per task, the folds, and the progress."""
+    """One training on a cluster: the study on the workers, a group of parts for each task, the folds, and the progress."""
 
     client: Client
     study: Future
@@ -113,7 +114,7 @@ class _Job:
         return [self.space.rows[name] if place in here else 0 for place, name in enumerate(self.space.names)]
 
     def limit(self, weight_limit: float) -> _Job:
-        """Return the same training with a random part of the rows of participants that have more than the limit allows."""
+        """Return the same training, with a random sample of the rows of each participant that has more than the limit."""
         counts = self.counts
         limited = limit_counts(counts, weight_limit)
         kept = {
@@ -148,7 +149,7 @@ class _Job:
             yield result
 
     def rows_at(self, positions: Sequence[Indices]) -> LabelledRows:
-        """Return each participant's rows at its positions, in the order of the participants and the positions."""
+        """Return the rows at each participant's positions, in the order of the parts and, within a part, of the rows."""
         wanted = [
             [
                 at[(at >= piece.start) & (at < piece.stop)] - piece.start
@@ -182,8 +183,8 @@ def train_on_dask(
     """Train on the collaboration matrix in pieces, without holding all of it in memory.
 
     Every worker must be able to read the work folder. `learner` is "auto", "linear", "random-fourier" or "xgboost"; "auto"
-    does not try "xgboost". `passes` is the number of passes over the rows if classes are predicted; the default is smaller
-    for more rows.
+    does not try "xgboost". `passes` is the number of passes over the rows if classes are predicted; by default, there are
+    fewer passes if there are more rows.
     """
     folder = Path(folder).absolute()
     if folder.is_dir():
@@ -225,7 +226,7 @@ def train_on_dask(
 
 
 def _predict_left_out(models: Sequence[FittedModel], scored: LabelledRows, folds: Indices, n_classes: int) -> Predicted:
-    """Return the predictions for each row by the model without its fold."""
+    """Return the predictions for each row, and the class scores, by the model that did not learn from the row's fold."""
     classes = np.arange(n_classes) if n_classes else None
     values, shares = np.zeros_like(scored.labels), None if classes is None else np.zeros((len(folds), n_classes))
     for fold in np.unique(folds):
@@ -237,7 +238,7 @@ def _predict_left_out(models: Sequence[FittedModel], scored: LabelledRows, folds
 
 
 def _groups(folder: Path, space: AlignmentState, folds: Indices) -> list[list[Piece]]:
-    """Return all parts, each with the fold that leaves its participant out, in one group per task."""
+    """Return a group of parts for each task; every part names the fold in which its participant is left out."""
     pieces = []
     for place, (name, paths) in enumerate(check_parts(folder, space, space.names).items()):
         for path in paths:
@@ -248,7 +249,7 @@ def _groups(folder: Path, space: AlignmentState, folds: Indices) -> list[list[Pi
 
 
 def _models(job: _Job, learner: str, moments: Moments, passes: int) -> list[FittedModel]:
-    """Return for each fold the model without it, and at the end the model of all rows."""
+    """Return, for each fold, the model trained without that fold, and at the end the model of all rows."""
     classes = np.flatnonzero(moments.labels) if moments.labels.size else None
     shares = np.ones(1) if classes is None else moments.labels[classes] / moments.labels.sum()
     if classes is not None and classes.size < 2:
@@ -261,7 +262,7 @@ def _models(job: _Job, learner: str, moments: Moments, passes: int) -> list[Fitt
 
 
 def _ridge(job: _Job, features: Features) -> list[FittedModel]:
-    """Return exact ridge models, for each fold one without it, and one of all rows."""
+    """Return exact ridge models: for each fold, one trained without that fold, and at the end one of all rows."""
     settings, width = linear_settings(features.learner), features.width + 2
     sums = np.zeros((job.n_folds, width, width))
     for sums_by_fold in job.run(ridge_sums, share_with_workers(job.client, features)):
@@ -275,7 +276,10 @@ def _ridge(job: _Job, features: Features) -> list[FittedModel]:
 def _logistic(
     job: _Job, features: Features, classes: npt.NDArray[np.int64], shares: Vector, passes: int
 ) -> list[FittedModel]:
-    """Return for each fold a model without it, and one of all rows; the number of workers does not change them."""
+    """Return, for each fold, a model trained without that fold, and at the end a model of all rows.
+
+    The models do not depend on the number of workers.
+    """
     pieces = job.pieces
     alpha = 1 / (linear_settings(features.learner).C * job.rows_used)
     at_work = share_with_workers(job.client, features)

@@ -2,10 +2,11 @@
 
 Legend: B̄_j the centred anchor representation of participant j (r × h); R_j ∈ O(h); S = Σ B̄_j R_j; Π the polar factor.
 
-The generalized power method shares only S among participants: R_j ← Π(B̄_jᵀ S), then S ← Σ B̄_j R_j. Each worker keeps
-the B̄_j of its groups and computes both steps for them. One r × h matrix per group is sent and summed in a tree. The loop,
-its spectral start and its tolerance are those of `mooring.alignment.power_method`. The maps agree with those of
-`mooring.align` up to a common orthogonal map, which changes no distance in the common space.
+In the generalized power method, a participant's step needs only S from the others: R_j ← Π(B̄_jᵀ S), then S ← Σ B̄_j R_j.
+Each worker keeps the B̄_j of its groups and computes both steps for these groups. One r × h matrix per group is sent, and
+these matrices are summed in a tree. The loop, the spectral start and the tolerance are those of
+`mooring.alignment.power_method`. The maps agree with those of `mooring.align` up to a common orthogonal map, which changes
+no distance in the common space.
 """
 
 from __future__ import annotations
@@ -62,7 +63,10 @@ class AnchorsOnWorkers:
     def solve(
         self, bundles: Sequence[RowBundle], *, reference: int | None = None, certify: bool = False
     ) -> SolvedAnchors:
-        """Align the bundles. `certify` has no effect: a certificate needs all anchor representations in one process."""
+        """Align the bundles to each other or, if `reference` is the index of a bundle, all of them to that bundle.
+
+        `certify` has no effect: a certificate needs all anchor representations in one process.
+        """
         parts, order = self._parts(bundles)
         if reference is not None:
             bundle = cast(RemoteBundle, bundles[reference])
@@ -151,7 +155,7 @@ class WorkerSteps:
         return self._step(self.total.sum, self.weighted_sum).moved
 
     def _step(self, S: Matrix, before: Matrix | None) -> Sum:
-        # As results of tasks, these are sent to each worker once and recomputed if a worker is lost.
+        # As results of tasks, both matrices are sent to each worker once and recomputed if a worker is lost.
         now, then = (None if each is None else share_with_workers(self._client, each) for each in (S, before))
         return sum_over_workers(
             self._client,
@@ -204,7 +208,10 @@ def outer(stack: Stack, rows: Rows) -> Sum:
 
 
 def step(stack: Stack, rows: Rows, group: int, S: Matrix, before: Matrix | None, run: str, iteration: int) -> Sum:
-    """Return Σ B̄_j R_j for R_j = Π(B̄_jᵀ S), and the distance of the R_j from the maps that `before` yields instead of S."""
+    """Return Σ B̄_j R_j for R_j = Π(B̄_jᵀ S), and the squared distance of the R_j from the maps that `before` yields as S.
+
+    The squared distance is NaN if `before` is None.
+    """
     B = select_rows(stack, rows)
     Bt = np.swapaxes(B, 1, 2)
     maps = np.asarray(polar_factor(Bt @ S))

@@ -1,11 +1,11 @@
 """Training of boosted trees on several workers, with one task on each and XGBoost's own connections between them.
 
-XGBoost's connections do not survive the loss of a worker, so a training that loses one starts again on the remaining ones.
-They have neither encryption nor a password, so they are refused on a network that should be encrypted.
+XGBoost's connections do not survive the loss of a worker, so a training that loses a worker starts again on those that are
+left. XGBoost's connections have neither encryption nor a password, so they are refused on a cluster that uses encryption.
 
-XGBoost keeps two indices with one byte per number each, whatever the size of the blocks, and a few numbers per row. Numbers
-are binned at the same limits on every worker (`mooring.learners.boosted_trees`), so that trees do not depend on which worker
-has which rows.
+For its rows, a worker holds two indices of XGBoost, each with one byte per number, and a few further numbers per row.
+Numbers are binned at the same limits on every worker (`mooring.learners.boosted_trees`), so that trees do not depend on
+which worker has which rows.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _JOINED: list[str] = []
 
 
 class _LostError(Exception):
-    """A worker was lost during a training."""
+    """A worker was lost during a training, or could not join the others."""
 
 
 @dataclass(frozen=True, eq=False)
 class Boosting:
-    """The arguments of a training on workers, besides parts and cuts."""
+    """The arguments of a training on workers, besides the parts and the cuts at which numbers are binned."""
 
     study: Future
     task: Future
@@ -74,7 +74,7 @@ def _require_open(scheduler: str, workers: Sequence[str]) -> None:
 
 
 def assign_shares(pieces: Sequence[Piece], n_shares: int) -> list[list[Piece]]:
-    """Split parts into shares of similar size: the largest part goes first, each to the smallest share; none is empty."""
+    """Split parts into non-empty shares of similar size: from the largest part on, each joins the smallest share."""
     shares: list[list[Piece]] = [[] for _ in range(min(n_shares, len(pieces)))]
     sizes = [0] * len(shares)
     for size, piece in sorted(((each.path.stat().st_size, each) for each in pieces), key=lambda pair: -pair[0]):
@@ -85,7 +85,10 @@ def assign_shares(pieces: Sequence[Piece], n_shares: int) -> list[list[Piece]]:
 
 
 def train_distributed(client: Client, boosting: Boosting, pieces: Sequence[Piece], cuts: Singles) -> bytes:
-    """Return the model of these parts, with numbers binned at `cuts`; start again if workers are lost."""
+    """Return the model of these parts, with numbers binned at `cuts`; start again if workers are lost.
+
+    The model is empty if there are no parts.
+    """
     if not pieces:
         return b""  # with one participant, no other rows are left to learn from
     problem: Exception | None = None
@@ -181,7 +184,7 @@ def _finish(client: Client, running: Mapping[str, Future], meeting: str | None =
 
 
 def _explain(problem: BaseException) -> None:
-    """Raise an error of a task; an error of XGBoost means that another worker was lost."""
+    """Raise the error of a task; an error of XGBoost becomes `_LostError`, because it means that another worker was lost."""
     if type(problem).__name__ in ("XGBoostError", "KilledWorker"):
         raise _LostError from problem
     raise problem
@@ -258,7 +261,7 @@ def _meeting_place(client: Client, workers: Sequence[str]) -> Iterator[list[dict
 
 
 def own_address(others: Sequence[str]) -> str:
-    """Return the address at which all of these reach this machine: loopback if they are all on it."""
+    """Return the address at which all others reach this machine: a loopback address if all of them are on this machine."""
     addresses = [address for other in others if (address := _local_address_to(other))]
     outside = (address for address in addresses if not _is_loopback(address))
     return next(outside, addresses[0] if addresses else "127.0.0.1")
@@ -306,7 +309,7 @@ def load_share(study: Study, task: BoostingTask, cuts: Singles, pieces: Sequence
 def train_share(
     matrix: Any, settings: Mapping[str, Any], rounds: int, together: Mapping[str, Any] | None
 ) -> bytes | None:
-    """Train on this worker's share, together with other workers if there are any; one of them returns the model."""
+    """Train on this worker's share, together with the other workers; one worker returns the model, the others None."""
     from xgboost import collective
 
     # XGBoost prints a line when it joins the other workers, whatever its verbosity.
@@ -326,5 +329,5 @@ def tracker_address(together: Mapping[str, Any]) -> str:
 
 
 def has_joined(meeting: str) -> bool:
-    """Whether this worker has joined the workers of the same training."""
+    """Whether this worker has joined the training whose tracker has this address."""
     return meeting in _JOINED

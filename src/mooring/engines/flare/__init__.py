@@ -1,1 +1,1 @@
-"""Participants over NVIDIA FLARE. Sites run only code that is installed there; a job carries none."""
+"""Participants over NVIDIA FLARE. Sites run only code that is installed there; a job carries no code."""

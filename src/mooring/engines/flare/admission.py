@@ -207,7 +207,7 @@ def _refusal_to_deploy(request: Request) -> str:
 
 
 def refusal_of_meta(meta: object, job: str) -> str:
-    """Return why a job's metadata are refused. They could set launchers, images and paths."""
+    """Return why a job's metadata are refused, since they could set launchers, images and paths; empty if accepted."""
     if not isinstance(meta, dict) or meta.get("job_id") != job:
         return "the metadata belong to a different job"
     for name in _EMPTY_IN_META:
@@ -222,10 +222,10 @@ def refusal_of_meta(meta: object, job: str) -> str:
 
 
 def refusal_of_app(data: object) -> str:
-    """Return why an app is refused. It must be exactly what 'mooring flare job' writes for a site, signed or not.
+    """Return why an app is refused; empty for exactly what 'mooring flare job' writes for a site, signed or not.
 
-    It therefore has no code, no settings for logs or resources, and only mooring's class and argument. A final newline,
-    which 'nvflare job submit' adds, is accepted.
+    An app that is accepted therefore has no code, no settings for logs or resources, and only mooring's class and argument.
+    A final newline, which 'nvflare job submit' adds, is accepted.
     """
     if not isinstance(data, bytes) or len(data) > _MOST_BYTES:
         return "the app is too large, or not a zip file"

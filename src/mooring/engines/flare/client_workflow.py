@@ -1,7 +1,7 @@
-"""A site in a job: its run of the study's steps, which exchanges files with the server's place.
+"""A site's part of a FLARE job: it runs the site's steps, and exchanges files through the server's place.
 
-This module does not import FLARE. Study, vault, table and consent come from the site's own settings. The task only
-carries a ticket for the place.
+This module does not import FLARE. Study, vault, table and consent come from the site's own settings. The task carries only
+the study's digest and a ticket for the place.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class ClientWorkflow:
     def answer(self) -> dict[str, Any]:
         """Return the last message to the server: the digest of the model that this site received; empty without a model.
 
-        A result that is refused, such as one for another site, is removed.
+        A result that is refused, such as a result for another site, is removed, and the refusal is raised.
         """
         workspace, result = self.driver.workspace, self.settings.result
         study, exchange = workspace.study, exchange_of(workspace.study)

@@ -31,8 +31,9 @@ GUARDS = {"site": "mooring.engines.flare.guard.SiteGuard", "server": "mooring.en
 _RESOURCES, _AUTHORIZATION, _CONNECTIONS = "resources.json", "authorization.json", "comm_config.json"
 _GUARD = "mooring_guard"
 _SENDS_LOGS = "site_log_streamer"
-# FLARE's default storage, which every server on a machine would share, and the entry of resources.json that records its
-# replacement by mooring: if a kit is moved, its stores move along, but stores that an administrator has set stay
+# The folder where FLARE stores jobs by default, which all servers on a machine would share; and the entry of resources.json
+# with the folder that mooring has set instead. If a kit is moved, this entry shows which stores mooring has set: they move
+# along, and stores that an administrator has set stay.
 _SHARED_STORAGE, _STORAGE = "/tmp/nvflare", "mooring_storage"
 _STORES = ("/snapshot-storage", "/jobs-storage")
 _INTERNAL = {"scheme": "tcp", "resources": {"host": "localhost", "connection_security": "mtls"}}

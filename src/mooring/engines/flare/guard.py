@@ -57,7 +57,7 @@ class SiteGuard:
 
 
 class ServerGuard:
-    """The guard of the server. A site cannot read the server's files, end a job for others, or send in the server's name.
+    """The guard of the server. Sites cannot read the server's files, end a job for others, or send in the server's name.
 
     FLARE echoes some objects back to the site that sent them. An object that stands for the content of a file would come
     back with the content of that file on the server.

@@ -78,7 +78,7 @@ class SitePlace:
         return False
 
     def fetch(self, file: PlacedFile, target: Path, *, most_bytes: int) -> None:
-        """Copy a file from the place to `target`, which a failure leaves as it was."""
+        """Copy a file from the place to `target`. A failure leaves `target` unchanged."""
         what, size, came = f"the file {file.path}", file.size or 0, 0
         if not 0 < size <= most_bytes:
             raise RefusedError(what, reason=TOO_LARGE, cure="Ask its sender what it is.")

@@ -1,4 +1,4 @@
-"""The server in a job: the analyst's run of the study's steps, beside the place where sites put and fetch files.
+"""The server's part of a FLARE job: it runs the analyst's steps, and keeps the place where sites put and fetch files.
 
 This module does not import FLARE. The analyst's folder is laid out as for 'mooring run', so any command can continue from
 where a job stopped: `analysis` is the work folder, and `place` holds what members exchange. Files for a single member
@@ -42,13 +42,16 @@ class JobAbortedError(MooringError):
 
 
 class Tasks(Protocol):
-    """The tasks of a job's sites, one each, which last as long as the job."""
+    """The tasks of a job's sites. Each site has one task, which lasts as long as the job."""
 
     def start(self, messages: Mapping[str, TaskMessage]) -> None:
         """Give each site its task."""
 
     def wait(self) -> Answers:
-        """Wait a moment, and return the answers of sites whose task ended meanwhile; "no answer" for a dead site."""
+        """Wait a moment, and return the answers of sites whose task ended meanwhile.
+
+        The outcome of a site that died is "no answer".
+        """
 
 
 @dataclass(eq=False)
@@ -124,8 +127,8 @@ class ServerWorkflow:
     def run(self, connected: Iterable[str], tasks: Tasks) -> tuple[str, ...]:
         """Run the whole job with the connected sites in the roster, and record their answers.
 
-        Returns the participants who did not finish or were left out, and the helpers with steps that are not done.
-        `tasks.wait` raises a `JobAbortedError` if the job is aborted.
+        Returns the participants who did not finish or were left out, and the helpers with steps that are not done. If the
+        job is aborted, `tasks.wait` raises a `JobAbortedError`, which ends the run and is recorded.
         """
         here = set(connected)
         sites = [name for name in self._list_sites() if name in here]
@@ -181,7 +184,7 @@ class ServerWorkflow:
             self.tell(f"{name}: {answer.get('outcome')}")
 
     def _expect_newcomers(self, sites: Iterable[str]) -> None:
-        """Gather, train and deliver again if sites can still join or too few contributions were gathered.
+        """Let the run gather, train and deliver again if further sites can join, or if too few contributions were gathered.
 
         With `late`, a model that exists is not trained again.
         """
@@ -196,7 +199,7 @@ class ServerWorkflow:
             self.driver.repeat("align", "deliver", *([] if self.settings.late and has_model else ["train"]))
 
     def _await_files(self, turn: Turn) -> None:
-        """Go on without members whose files are awaited in vain, if the files that came or can still come are enough.
+        """Go on without members whose files are awaited in vain; raise an `InputError` if too few files are left for that.
 
         A member's files are awaited in vain once its site has gone, or if no new file came for `wait_seconds`.
         """

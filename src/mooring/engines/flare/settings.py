@@ -32,7 +32,7 @@ _MOST_BYTES = 2**20
 _SITE_HEAD = """\
 # What this site shares over NVIDIA FLARE. A job cannot change these settings. Paths are relative to this folder.
 # labels = true: the analyst may see the label of every row. anchor = "": the server provides the sealed anchor.
-# A study whose steps do not ask for these ignores them.
+# A study that does not show labels ignores 'labels', and a study without an anchor ignores 'anchor'.
 """
 _SERVER_HEAD = """\
 # The analyst's settings for NVIDIA FLARE. Paths are relative to this folder.
@@ -91,7 +91,7 @@ class ServerSettings(Record):
     """Minimum number of bundles. Secure sums also need the study's quorum."""
     wait_seconds: Annotated[int, Field(ge=1)] = 3600
     late: bool = False
-    """Whether to only admit late joiners once there is an alignment; maps and model of the others do not change."""
+    """Whether a job, once there is an alignment, admits late joiners and leaves maps and model of the others unchanged."""
 
     @classmethod
     def read(cls, folder: Path) -> ServerSettings:

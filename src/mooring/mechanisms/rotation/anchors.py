@@ -1,7 +1,9 @@
 """The anchor: a secret matrix that all participants share and the analyst does not have.
 
-Legend: A the anchor (r × d) with 1ᵀA = 0 and AᵀA = I (eq. paigdp_centered_orthonormal_anchor). The first condition puts
-its centroid at the origin; the second fixes its scale, which gives the noise scale v its meaning.
+Legend: A the anchor (r × h) with 1ᵀA = 0 and AᵀA = I (eq. paigdp_centered_orthonormal_anchor); v the anchor noise scale.
+
+The first condition puts the anchor's centroid at the origin. The second fixes the anchor's scale, so that v has the same
+meaning for every anchor.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ def make_anchor(n_anchor_rows: int, n_components: int, *, rng: np.random.Generat
     n_anchor_rows : int
         r, at least n_components + 1. Four times n_components is a usual choice.
     n_components : int
-        The width of the data after projection.
+        h, the width of the data after projection.
 
     Returns
     -------
@@ -45,7 +47,7 @@ def make_anchor(n_anchor_rows: int, n_components: int, *, rng: np.random.Generat
 
 
 def anchor_from_gaussian(gaussian: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the anchor of a standard normal matrix (r × d), whose columns are centred and orthonormalised."""
+    """Return the anchor that results if the columns of a standard normal matrix (r × h) are centred and orthonormalised."""
     require_anchor_shape(*gaussian.shape)
     anchor = orthogonal_from_gaussian(gaussian - gaussian.mean(axis=0))
     check_anchor(anchor)
@@ -55,8 +57,8 @@ def anchor_from_gaussian(gaussian: npt.NDArray[np.float64]) -> npt.NDArray[np.fl
 def check_anchor(anchor: Array) -> None:
     """Raise an `InputError` for an anchor that is not centred, not orthonormal, too short, or not finite.
 
-    Participants check every anchor that they receive: if an anchor is scaled up, the same noise hides a map less, and an
-    anchor without full rank cannot be aligned.
+    Participants check every anchor that they receive. If an anchor is scaled up, the same noise hides the map less well. If
+    an anchor does not have full rank, uploads cannot be aligned.
     """
     A = as_float64(anchor)
     xp = namespace_of(A)

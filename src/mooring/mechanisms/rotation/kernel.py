@@ -1,16 +1,19 @@
-"""The perturbation kernel, which computes an upload from rows and anchor.
+"""The perturbation kernel, which computes an upload from rows and an anchor.
 
     Y_i = X_i O_i + 1 Ψ_iᵀ + σ W_i,        B_i = A O_i + 1 Ψ_iᵀ + v W'_i.
 
-Legend: X_i private data, Y_i its representation; A the anchor, B_i its representation; (O_i, Ψ_i) the rigid map;
-σ and v the noise scales of private data and anchor; W standard Gaussian noise; s the reference participant.
+Legend: X_i the n_i projected rows of participant i, with h components, and Y_i their representation; A the anchor of r rows,
+and B_i its representation; (O_i, Ψ_i) the rigid map; σ and v the noise scales of private data and anchor; W_i and W'_i
+independent standard Gaussian noise.
 
-`mooring share` streams blocks of a table through `map_rows` and `add_noise`. `represent` does the same in memory and is
-used by `simulate`, the estimators and the studies. Arrays are NumPy or torch arrays and may have leading axes (draws,
-participants). The caller provides the randomness as a `NoiseStream`.
+`mooring share` streams blocks of a table through `map_rows` and `add_noise`. `represent` computes the whole upload of one
+participant in memory. Arrays are NumPy or torch arrays. In `map_rows` and `add_noise` they may have leading axes, such as
+draws or participants; `represent` takes matrices. The caller provides the randomness: a `NoiseStream` for `add_noise`, and
+an `UploadNoise` or a generator for `represent`.
 
-Computation is in float64, and `precision` is the format of a step's result. An upload is in float32: rows are rounded after
-the map, because those of a large table wait on disk for their noise, and again after the noise; the anchor is rounded once.
+Computation is in float64, and `precision` is the format of a step's result. The uploads of `mooring share`, and those of
+`represent` with precision="float32", are in float32. Rows are rounded twice: after the map, because the mapped rows of a
+large table wait on disk for their noise, and after the noise. The anchor representation is rounded once, after the noise.
 """
 
 from __future__ import annotations
@@ -43,12 +46,12 @@ class NoiseStream(Protocol):
     """A stream of standard normal numbers with random access."""
 
     def normals(self, start: int, count: int, /) -> Array:
-        """Return the numbers `start` to `start + count`, in one dimension."""
+        """Return `count` numbers from position `start` on, in one dimension."""
 
 
 @dataclass(frozen=True, eq=False)
 class GeneratorNoise:
-    """The next numbers of a generator. A generator has no positions, so `start` is ignored."""
+    """A noise stream that takes the next numbers of a generator. A generator has no positions, so `start` is ignored."""
 
     rng: np.random.Generator
 
@@ -70,7 +73,7 @@ class ArrayNoise:
         require_finite("noise", self.values, cure="Draw it again.")
 
     def normals(self, start: int, count: int, /) -> Array:
-        """Return the array's numbers `start` to `start + count`, row by row."""
+        """Return `count` numbers of the array, read row by row, from position `start` on."""
         flat = self.values.reshape(-1)
         if not 0 <= start <= flat.shape[0] - count:
             expected, got = f"at least {start + count} numbers, one per cell", f"shape {tuple(self.values.shape)}"
@@ -87,7 +90,7 @@ class UploadNoise:
 
     @classmethod
     def drawn(cls, rng: np.random.Generator) -> UploadNoise:
-        """Return streams that both draw from one generator, first for the rows."""
+        """Return streams that draw from one generator: first the noise of the rows, then that of the anchor."""
         return cls(GeneratorNoise(rng), GeneratorNoise(rng))
 
 
@@ -96,9 +99,9 @@ class Upload:
     """The upload of one participant to the analyst."""
 
     representation: Array
-    """Y_i, of shape (n_i, d)."""
+    """Y_i, of shape (n_i, h)."""
     anchor_representation: Array | None
-    """B_i, of shape (r, d), for methods that use an anchor."""
+    """B_i, of shape (r, h); None for methods without an anchor."""
 
 
 def map_rows(rows: Array, secret: RowMap, *, precision: Precision = "float64") -> Array:
@@ -106,9 +109,10 @@ def map_rows(rows: Array, secret: RowMap, *, precision: Precision = "float64") -
 
     Parameters
     ----------
-    rows : array of shape (..., n, d)
+    rows : array of shape (..., n, h)
+        Projected rows.
     secret : RowMap
-        One map, or a batch of maps, one for each leading index.
+        One map, or a batch with one map per index of the leading axes.
     precision : {"float64", "float32"}
         Format of the result.
     """
@@ -127,12 +131,13 @@ def add_noise(
 
     Parameters
     ----------
-    mapped : array of shape (..., n, d)
+    mapped : array of shape (..., n, h)
         X O + 1 Ψᵀ, or a block of its rows.
     noise_scale : float or array
-        σ. An array broadcasts against `mapped`, such as (D, 1, 1) for D draws. At 0 no noise is drawn.
+        σ. An array is broadcast against `mapped`: for D draws, its shape is (D, 1, 1). If σ is the number 0, no noise is
+        drawn.
     noise : NoiseStream or None
-        W, row by row; may be None if the scale is 0.
+        W, row by row. None is allowed only if σ is the number 0.
     start : int, default 0
         Position of the block's first number in the stream.
     precision : {"float64", "float32"}
@@ -166,19 +171,19 @@ def represent(
 
     Parameters
     ----------
-    private_data : array of shape (n_i, d)
+    private_data : array of shape (n_i, h)
         X_i, already projected; NumPy or torch.
-    secret : RigidMap
+    secret : RowMap
         (O_i, Ψ_i) of this participant, or the common map of the C-GDP methods.
     noise : UploadNoise or numpy.random.Generator
         Source of the noise. Real uploads must use the operating system's entropy.
-    anchor : array of shape (r, d), optional
-        A, for methods that use an anchor; it is checked.
+    anchor : array of shape (r, h), optional
+        A. Methods that use an anchor need it and check it (`check_anchor`); others ignore it.
     data_noise_scale, anchor_noise_scale : float, optional
-        σ and v. A method with such noise needs its scale, even if it is 0, so that protecting noise is not left out by
-        mistake. A method without such noise accepts only 0.
+        σ and v. A method with such noise needs its scale, even if the scale is 0, so that protecting noise is not left out
+        by mistake. For a method without such noise, the scale must be 0 or left out.
     precision : {"float64", "float32"}
-        "float32" gives the same numbers as `mooring share`.
+        With "float32", the same map and noise give the same numbers as in `mooring share`.
 
     Examples
     --------
@@ -210,14 +215,15 @@ def represent(
 
 
 def coupled_noise(noise: Array, *, secret: RigidMap, reference: RigidMap) -> Array:
-    """Return the noise W̃_i = W_i O_iᵀ O_s, with which C-GDP has the same output as AA-I-GDP.
+    """Return the noise W̃_i = W_i O_iᵀ O_s, with which C-GDP has the same output as AA-I-GDP with noise W_i.
 
     Parameters
     ----------
-    noise : array of shape (n_i, d)
+    noise : array of shape (n_i, h)
         W_i, the noise of participant i in AA-I-GDP (private-data noise).
     secret, reference : RigidMap
-        The maps of participant i and of the reference participant; the latter is the common map of C-GDP.
+        The maps of participant i (O_i) and of the reference participant s (O_s). The map of s is also the common map of
+        C-GDP.
 
     Notes
     -----

@@ -20,7 +20,7 @@ class Method:
 
     name: str
     title: str
-    """The name in the paper."""
+    """The name in the paper; for `aa-i-gdp-both-noise`, which is not in the paper, a name of the same form."""
     transform: Literal["common", "own"]
     """Whether all participants share one secret rigid map or each draws its own."""
     data_noise: bool
@@ -28,7 +28,7 @@ class Method:
     anchor_noise: bool
     """Whether the anchor representation may carry noise."""
     alignment: Literal["none", "reference", "procrustes"]
-    """How the analyst aligns uploads; "none" needs no anchor."""
+    """How the analyst aligns uploads. With "none", uploads are not aligned, and the method needs no anchor."""
 
     @property
     def uses_anchor(self) -> bool:
@@ -36,12 +36,12 @@ class Method:
         return self.alignment != "none"
 
     def require_scale(self, name: str, scale: float, *, used: bool) -> None:
-        """Raise an `InputError` for a noise scale that is invalid, or positive in a method without such noise.
+        """Raise an `InputError` for a scale that is negative or not finite, or positive in a method without such noise.
 
         Parameters
         ----------
         used : bool
-            `data_noise` or `anchor_noise` of this method.
+            Whether the method has this noise: its `data_noise` or its `anchor_noise`.
         """
         require_scale(name, scale)
         if scale > 0 and not used:
@@ -67,7 +67,7 @@ METHODS: dict[str, Method] = {
 
 
 def get_method(method: str | Method) -> Method:
-    """Return the method with this name, or the method itself."""
+    """Return the method with this name, or raise an `InputError`. A `Method` is returned as it is."""
     if isinstance(method, Method):
         return method
     require_choice("method", method, METHODS)

@@ -1,12 +1,14 @@
 """The public projection F from encoded features to the components that are shared.
 
-Legend: F (n_features × h), F† its pseudoinverse. Every projection made here has orthonormal columns, FᵀF = I, so that a
-noise scale has the same meaning with any projection as without a projection: it is the noise of an encoded number in each
-shared direction. (The columns of the paper's Gaussian F are about √n_features long, so that noise of the same scale is that
-much weaker. In its QR decomposition F = QT, T is public and invertible, so X Q carries the same information as X F.)
+Legend: X encoded rows; F the projection (n_features × h) and F† its pseudoinverse; Q, T the factors of a QR decomposition.
 
-F is public, so the attacker knows it. X F F† is the result of decoding the exact X F with F†. It is not a limit of what an
-attack recovers: whoever has similar records can learn what F leaves out (`mooring.attacks.decoding`).
+Every projection made here has orthonormal columns, FᵀF = I. A noise scale then has the same meaning with every projection as
+without one: it is the noise of an encoded number in each shared direction. (The columns of the paper's Gaussian F are about
+√n_features long, so that noise of the same scale is weaker by this factor. In the QR decomposition F = QT, T is public and
+invertible, so X Q carries the same information as X F.)
+
+F is public, so an attacker knows it. Whoever has the exact X F can decode it to X F F†. An attack may recover more than
+this: whoever has similar records can learn what F leaves out (`mooring.attacks.decoding`).
 """
 
 from __future__ import annotations
@@ -47,13 +49,13 @@ class Projection:
         return int(self.matrix.shape[1])
 
     def require_orthonormal(self) -> None:
-        """Raise an `InputError` if the columns are not orthonormal, because noise scales would have a different unit."""
+        """Raise an `InputError` unless the columns are orthonormal: otherwise noise scales would have a different unit."""
         F = to_numpy(self.matrix)
         off = float(np.abs(F.T @ F - np.eye(self.n_components)).max())
         if not off <= 1e-8:
             raise InputError(
                 "projection",
-                expected="a matrix with orthonormal columns, so that a noise scale is per encoded number",
+                expected="a matrix with orthonormal columns, so that noise scales are in units of encoded numbers",
                 got=f"inner products off by {off:.3g}",
                 cure="Take the Q of the matrix's QR decomposition.",
             )
@@ -67,7 +69,7 @@ class Projection:
         return self._checked(projected, self.decoder) @ self.decoder
 
     def moved_to(self, reference: Array) -> Projection:
-        """Return this projection on the array library and device of `reference`, in float64."""
+        """Return this projection as float64 arrays of the array library and on the device of `reference`."""
         xp = namespace_of(reference)
         target = xp.astype(reference, xp.float64)
         return Projection(like(self.matrix, target), like(self.decoder, target), self.kind)
@@ -77,13 +79,13 @@ class Projection:
         rows = as_float64(rows)
         namespace_of(rows, matrix)
         if len(rows.shape) < 2 or rows.shape[-1] != matrix.shape[0]:
-            expected, got = f"of shape (..., m, {matrix.shape[0]})", f"shape {tuple(rows.shape)}"
+            expected, got = f"of shape (..., m, {matrix.shape[0]}) for m rows", f"shape {tuple(rows.shape)}"
             raise InputError("rows", expected=expected, got=got, cure="Check the order of encode and decode.")
         return rows
 
 
 def no_projection(n_features: int) -> Projection:
-    """Return the identity projection (F = I), which shares all features."""
+    """Return the identity projection F = I, with which all features are shared."""
     _require_width(n_features, n_features)
     return Projection(np.eye(n_features), np.eye(n_features), "none")
 
@@ -125,7 +127,8 @@ def public_svd_projection(
     Notes
     -----
     The method is randomised subspace iteration on XᵀX, one block of rows at a time. The last pass does not square the data:
-    it reduces X Q to a triangular matrix by QR, block by block, and computes its SVD.
+    X Q, where Q is the current basis, is reduced block by block to a triangular matrix by QR, and the SVD of that matrix is
+    computed.
     """
     require_generator(rng)
     blocks = _block_reader(public_rows)

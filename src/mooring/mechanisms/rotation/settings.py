@@ -24,7 +24,7 @@ ProjectionName = Literal["none", "gaussian", "public-svd"]
 
 @dataclass(frozen=True)
 class RotationSettings(MechanismSettings):
-    """The entries of [mechanism] in a study of rotation."""
+    """The entries of [mechanism] in the file of a study of rotation."""
 
     name: ClassVar[str] = "rotation"
     seals_anchor: ClassVar[bool] = True
@@ -43,15 +43,16 @@ class RotationSettings(MechanismSettings):
     anchor_noise_scale: float = 0.0
     """v."""
     projection: ProjectionName = "none"
-    """A Gaussian projection follows from the study's nonce; a public SVD is in a file beside the study. Both have
-    orthonormal columns."""
+    """The kind of projection. "gaussian" follows from the study's nonce; "public-svd" is in a file beside the study. The
+    columns of each are orthonormal."""
     projection_digest: str = ""
-    """SHA-256 of that file."""
+    """SHA-256 digest of the file with the public SVD; empty for the other projections."""
     dealer: str = ""
-    """The participant that makes the anchor; the first of the roster where left out."""
+    """Name of the participant that makes the anchor; if it is empty, the first participant of the roster does."""
     weight_limit: float = 3.0
-    """Maximum number of rows of one participant that training uses, as a multiple of the median number over participants. If
-    a participant has more, that many are drawn at random, so that nobody can dominate a model by uploading many rows."""
+    """Maximum number of rows of one participant that training uses, as a multiple of the median number of rows over all
+    participants. From a participant with more rows, this maximum is drawn at random, so that nobody can dominate a model by
+    uploading many rows."""
 
     def __post_init__(self) -> None:
         method = self.described
@@ -74,7 +75,7 @@ class RotationSettings(MechanismSettings):
         if not 1 <= self.weight_limit <= MOST_WEIGHT:
             expected, cure = (
                 f"1 to {MOST_WEIGHT:g}",
-                "3 is the default; with 1, nobody has more than the median.",
+                "3 is the default. With 1, training uses no more rows of a participant than the median.",
             )
             raise InputError("weight_limit", expected=expected, got=str(self.weight_limit), cure=cure)
         if not self.n_components + 1 <= self.n_anchor_rows <= MOST_ANCHOR_ROWS:
@@ -97,18 +98,19 @@ class RotationSettings(MechanismSettings):
 
     @property
     def anchor_shape(self) -> tuple[int, int]:
-        """(r, h)."""
+        """The shape of the anchor, (r, h)."""
         return self.n_anchor_rows, self.n_components
 
     def as_dict(self) -> dict[str, Any]:
-        """The entries in a fixed order, without a digest or dealer that is empty."""
+        """Return the entries in a fixed order, without an empty projection_digest or dealer."""
         return {key: value for key, value in super().as_dict().items() if value != ""}
 
     @classmethod
     def complete(cls, entries: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
-        """Return the entries with defaults.
+        """Return the entries, with defaults for n_components and n_anchor_rows where these are left out.
 
-        Without a projection, there is one component per column of encoded rows. There are four anchor rows per component.
+        Without a projection, the default is one component per column of encoded rows. With a projection, n_components has no
+        default. The default number of anchor rows is four per component.
         """
         filled = dict(entries)
         if filled.get("projection", "none") == "none":
@@ -118,14 +120,15 @@ class RotationSettings(MechanismSettings):
         return filled
 
     def require_fit(self, schema: Schema, image_shape: Sequence[int]) -> None:
-        """Raise an `InputError` where there are more components than columns, or more than fit into memory."""
+        """Raise an `InputError` for a number of components that does not fit the columns, or not into memory."""
         m, h = schema.n_features, self.n_components
         if not 1 <= h <= min(m, MOST_COMPONENTS):
-            expected = f"1 to {min(m, MOST_COMPONENTS)}, the width of the encoded rows"
-            raise InputError("n_components", expected=expected, got=str(h), cure="A projection cannot add directions.")
+            width = "the width of the encoded rows" if m <= MOST_COMPONENTS else "the maximum"
+            expected, cure = f"1 to {min(m, MOST_COMPONENTS)}, {width}", "Correct n_components."
+            raise InputError("n_components", expected=expected, got=str(h), cure=cure)
         if h * max(self.n_anchor_rows, m) > _MOST_NUMBERS:
             expected = f"at most {_MOST_NUMBERS // max(self.n_anchor_rows, m)} with so many anchor rows or columns"
-            cure = "Share fewer components, or make a shorter anchor."
+            cure = "Lower n_components, together with n_anchor_rows."
             raise InputError("n_components", expected=expected, got=str(h), cure=cure)
         if self.projection == "none" and h != m:
             expected, cure = f"{m} without a projection", "Leave n_components out, or choose a projection."
@@ -138,10 +141,10 @@ class RotationSettings(MechanismSettings):
         roster: Sequence[RosterEntry],
         helpers: Sequence[RosterEntry] = (),
     ) -> None:
-        """Raise an `InputError` where the dealer is no participant."""
+        """Raise an `InputError` if the dealer is not a participant of the roster."""
         if self.dealer and self.dealer not in {member.name for member in roster}:
             expected, cure = (
                 "a participant of the roster",
-                "Enrol its card with 'mooring study enrol', or name another.",
+                "Enrol the dealer's card with 'mooring study enrol', or name another dealer.",
             )
             raise InputError("dealer", expected=expected, got=repr(self.dealer), cure=cure)

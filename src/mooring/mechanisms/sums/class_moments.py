@@ -1,21 +1,24 @@
-"""Sums by class: Σ φφᵀ over the rows of each class, as exact integers, and when a study has them.
+"""Sums by class: Σ φφᵀ over the rows of each class, as exact integers, and which studies use them.
 
-Legend: φ the features of a row, ‖φ‖ ≤ 1; q its integers, B the resolution, D the length of both; W_k = Σ q qᵀ over the rows
-of class k of K; n the number of rows; σ₁ the standard deviation of the noise for a sensitivity of one.
+Legend: φ the features of a row, ‖φ‖ ≤ 1; q the features as integers; D the length of φ and of q; B the resolution; s the
+largest integer below B − √D; W_k = Σ q qᵀ over the rows of class k of K; n the number of rows; σ₁ the standard deviation of
+the noise for a sensitivity of one.
 
-A row belongs to one class, so it changes one of the matrices by q qᵀ, whose norm is ‖q‖² ≤ B²: no more than it would change
-their sum. The constant's row of W_k yields the number of rows and the mean features of class k, so nothing else is shared.
+A row belongs to one class, so it changes one of the matrices W_k by q qᵀ, whose norm is ‖q‖² ≤ B². It would change a single
+sum over all classes by as much. The constant's row of W_k yields the number of rows and the mean features of class k, so
+nothing else is shared.
 
-Features are rounded at random, up or down, so that the expectation of q/(B − √D) is φ and products of two features have no
-bias at any number of rows; squares have a bias of at most about 1/(4B²) for each row. Rounding adds at most √D to a norm, so
-features are scaled to B − √D before, and ‖q‖² ≤ B² is checked in integers for every row that is added. If the mean over a
-person's k rows is added, they are scaled to B/√k − √D, so that Σ‖q‖² ≤ B² over the person's rows, and checked against B²/k.
+Features are rounded at random, up or down, so that the expectation of q/s is φ. Products of two features then have no bias
+at any number of rows; squares have a bias of at most about 1/(4B²) for each row. Rounding adds at most √D to a norm.
+Therefore features are multiplied by s before rounding, and ‖q‖² ≤ B² is checked in integers for every row that is added. If
+the mean over a person's k rows is added, features are multiplied by B/√k − (B − s), so that Σ‖q‖² ≤ B² over the person's
+rows, and every row is checked against B²/k.
 
-**When classes are summed on their own.** With K classes of n/K rows each, noise hides covariances beyond a number of
-features that grows with r = n/(K σ₁): the largest eigenvalue of noise, σ₁ √(2D) K/n, exceeds a mean eigenvalue, 1/D, from
-D = (r/√2)^⅔ on. Features are sorted by importance, so the first 1.5 r^⅔ of them are used. Three classes or more are summed
-on their own from r = 150 on. Both constants were chosen on scikit-learn's digits and on synthetic glyphs (random bent
-curves), not on MNIST or CelebA.
+**Which studies use sums by class.** With K classes of n/K rows each, noise hides covariances beyond a number of features
+that grows with r = n/(K σ₁): the largest eigenvalue of noise, σ₁ √(2D) K/n, exceeds a mean eigenvalue, 1/D, from
+D = (r/√2)^⅔ on. Features are sorted by importance, so about the first 1.5 r^⅔ of them are used, as long as bundles stay
+small. Pictures of three classes or more are summed by class from r = 150 on. The constants 1.5 and 150 were chosen on
+scikit-learn's digits and on synthetic glyphs (random bent curves), not on MNIST or CelebA.
 """
 
 from __future__ import annotations
@@ -42,19 +45,20 @@ from mooring.mechanisms.sums.sums import (
 from mooring.typing import Matrix
 
 RESOLUTION = 2**17
-"""B. A total may then have 2²⁵ rows."""
+"""B. A total can then have about 2²⁵ rows."""
 LEAST_CLASSES, LEAST_SIGNAL = 3, 150.0
 """Minimum K and r of a study whose sums are by class."""
 _COMPONENTS, _FEWEST = 1.5, 16
-_MOST_BY_RULE = 2**16  # numbers of a total: a bundle for 15 combiners then has less than 4 MB
+_MOST_BY_RULE = 2**16  # the most sums that the rule allows: a bundle for 15 combiners then has less than 4 MB
 _MOST_NUMBERS = 2**23
 _EXACT = 2**53
 
 
 def count_components(expected_rows: int, n_classes: int, epsilon: float, delta: float, rows_per_person: int = 1) -> int:
-    """Return how many features of pictures are summed by class; 0 if all classes are summed together.
+    """Return how many features of pictures are summed by class; 0 if sums are not by class.
 
-    It depends on public numbers only: the rows that all participants together are expected to have, and the guarantee.
+    The number depends only on public numbers: the number of rows that all participants together are expected to have, the
+    number of classes, and the guarantee.
 
     Examples
     --------
@@ -66,13 +70,13 @@ def count_components(expected_rows: int, n_classes: int, epsilon: float, delta: 
     signal = expected_rows / (n_classes * rows_per_person * calibrate_multiplier(epsilon, delta))
     if signal < LEAST_SIGNAL:
         return 0
-    most = (math.isqrt(8 * (_MOST_BY_RULE // n_classes) + 1) - 1) // 2 - 1  # D(D + 1)/2 numbers, D with the constant
+    most = (math.isqrt(8 * (_MOST_BY_RULE // n_classes) + 1) - 1) // 2 - 1  # D − 1 features, D(D + 1)/2 sums per class
     return max(_FEWEST, min(round(_COMPONENTS * math.pow(signal, 2 / 3)), most))
 
 
 @dataclass(frozen=True)
 class ClassLayout:
-    """The layout of the vector: the upper triangle of W_k, row by row, for one class after the other."""
+    """The layout of the vector: the upper triangle of each W_k, row by row, one class after another."""
 
     n_features: int
     """D, including the constant."""
@@ -104,12 +108,12 @@ class ClassLayout:
 
     @property
     def sensitivity_squared(self) -> int:
-        """The largest squared change by one row, or by one person of whose rows the mean is added: B⁴."""
+        """The square of the largest change, by one row or by the mean over one person's rows: B⁴."""
         return self.resolution**4
 
     @property
     def scale(self) -> int:
-        """The integer that represents 1 in q: B − ⌊√D⌋ − 1, which is at most B − √D."""
+        """s, the integer that represents 1 in q: B − ⌊√D⌋ − 1, which is below B − √D."""
         return self.resolution - math.isqrt(self.n_features) - 1
 
     @property
@@ -118,12 +122,12 @@ class ClassLayout:
         return LARGEST // (2 * self.resolution**2)  # the other half is for the noise
 
     def pack(self, products: Integers) -> Integers:
-        """Return the vector of W_k, of shape (K, D, D)."""
+        """Return the vector of the matrices W_k, which are of shape (K, D, D)."""
         rows, columns = np.triu_indices(self.n_features)
         return np.ascontiguousarray(products[:, rows, columns]).ravel()
 
     def unpack(self, vector: Integers) -> Matrix:
-        """Return W_k of a vector in the units of features, of shape (K, D, D)."""
+        """Return the matrices W_k from a vector, in the units of features and of shape (K, D, D)."""
         require_size(vector, self.size)
         (rows, columns), D = np.triu_indices(self.n_features), self.n_features
         products = np.zeros((self.n_classes, D, D))
@@ -133,7 +137,7 @@ class ClassLayout:
 
 
 class ClassAccumulator:
-    """Accumulates sums by class over blocks of rows. Threads may add blocks at once.
+    """Accumulates sums by class over blocks of rows. Several threads may add blocks at the same time.
 
     Examples
     --------
@@ -154,8 +158,9 @@ class ClassAccumulator:
     def add(self, features: Matrix, labels: Matrix, rows_of_person: Integers | None = None) -> None:
         """Add rows with features φ and class codes.
 
-        A row longer than one is refused, based on the integers that are added, so that the sensitivity holds for any feature
-        map. With `rows_of_person`, the number of rows of each row's person, the mean over each person's rows is added.
+        An `InputError` is raised for a row with a norm above one. The norm is computed from the integers that are added, so
+        that the sensitivity is right for any feature map. `rows_of_person` has, for each row, the number of rows of its
+        person. If it is given, the mean over each person's rows is added.
         """
         layout = self.layout
         require_rows(features, labels, layout.n_features)
@@ -184,7 +189,7 @@ class ClassAccumulator:
 def round_features(
     features: Matrix, layout: ClassLayout, rng: np.random.Generator, rows_of_person: Integers | None = None
 ) -> Matrix:
-    """Return q of features: integers with the expectation (B − √D) φ or, for persons with k rows, (B/√k − √D) φ."""
+    """Return q: integers with the expectation s φ or, for the rows of a person with k rows, (B/√k − (B − s)) φ."""
     if rows_of_person is None:
         scaled = features * layout.scale
     else:

@@ -1,12 +1,13 @@
 """An exact sampler of the discrete Gaussian for arrays, from any stream of uniform words.
 
-Legend: under N_Z(0, σ²) the integer y has a probability proportional to exp(−y²/2σ²); t = ⌊σ⌋ + 1.
+Legend: N_Z(0, σ²) the discrete Gaussian, under which the integer y has a probability proportional to exp(−y²/2σ²);
+t = ⌊σ⌋ + 1.
 
 The algorithm is that of Canonne, Kamath and Steinke (2020): a discrete Laplace number of scale t is accepted with
-probability exp(−(|y| − σ²/t)²/2σ²). It needs only uniform integers and events of probability exp(−x) for rational x. Such
-an event compares a uniform word with exp(−x) in floating point if these clearly differ; otherwise, about once in 10¹¹
-events, it uses further words and as many digits of exp(−x) as necessary. Every decision is therefore exact, and no
-probability is rounded.
+probability exp(−(|y| − σ²/t)²/2σ²). It needs only uniform integers and events of probability exp(−x) for rational x. To
+decide such an event, a uniform word is compared with exp(−x) in floating point if the two clearly differ. Otherwise, which
+happens about once in 10¹¹ events, further words are drawn, and as many digits of exp(−x) are computed as necessary. Every
+decision is therefore exact, and no probability is rounded.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from mooring.mechanisms.sums.prime_field import Words
 
 _UNCLEAR = 1e-11  # relative; far above the rounding errors of exp and of its argument, which is less than 1000
 LARGEST_VARIANCE = 2**96
-"""The largest σ² that numbers are drawn with."""
+"""The largest σ² for which numbers are drawn."""
 
 
 def draw_discrete_gaussians(words: Words, variance: Fraction, count: int) -> npt.NDArray[np.int64]:
-    """Return independent numbers from N_Z(0, σ²).
+    """Return `count` independent numbers from N_Z(0, σ²), where σ² is `variance`.
 
     Examples
     --------
@@ -47,7 +48,7 @@ def draw_discrete_gaussians(words: Words, variance: Fraction, count: int) -> npt
 
 
 def _try_once(words: Words, variance: Fraction, count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Return candidates and which of them are accepted; accepted ones follow N_Z(0, σ²)."""
+    """Return candidates and a mask of those that are accepted; accepted candidates follow N_Z(0, σ²)."""
     t = math.isqrt(math.floor(variance)) + 1
     small = draw_below(words, t, count)
     kept = draw_events(words, small / t, lambda k: Fraction(int(small[k]), t))
@@ -61,7 +62,7 @@ def _try_once(words: Words, variance: Fraction, count: int) -> tuple[npt.NDArray
 
 
 def _draw_geometric(words: Words, count: int) -> npt.NDArray[np.int64]:
-    """Return the numbers of consecutive events of probability exp(−1)."""
+    """Return `count` geometric numbers: how many events of probability exp(−1) happen in a row before one does not."""
     counts, running = np.zeros(count, dtype=np.int64), np.arange(count)
     while running.size:
         running = running[draw_events(words, np.ones(running.size), lambda _: Fraction(1))]
@@ -70,7 +71,7 @@ def _draw_geometric(words: Words, count: int) -> npt.NDArray[np.int64]:
 
 
 def draw_below(words: Words, bound: int, count: int) -> npt.NDArray[np.int64]:
-    """Return uniform integers from 0 to `bound` − 1, for a bound of at most 2⁶². Words that would bias them are redrawn."""
+    """Return uniform integers from 0 to `bound` − 1, which is at most 2⁶². Words that would cause a bias are redrawn."""
     whole_rounds = 2**64 - 2**64 % bound
     drawn = words(count)
     while whole_rounds < 2**64 and (rejected := np.flatnonzero(drawn >= np.uint64(whole_rounds))).size:
@@ -81,7 +82,7 @@ def draw_below(words: Words, bound: int, count: int) -> npt.NDArray[np.int64]:
 def draw_events(
     words: Words, exponents: npt.NDArray[np.float64], exact: Callable[[int], Fraction]
 ) -> npt.NDArray[np.bool_]:
-    """Return events of probability exp(−x); `exponents` approximates x, and `exact` returns it as a fraction."""
+    """Return which events of probability exp(−x) happen; `exponents` approximates x, and `exact` returns x as a fraction."""
     drawn = words(exponents.size)
     uniform, chance = drawn * 2.0**-64, np.exp(-exponents)
     happened = uniform < chance
@@ -96,7 +97,7 @@ def _decide(drawn: int, exponent: Fraction, words: Words) -> bool:
     while True:
         context = Context(prec=20 + bits // 3)
         chance = Fraction(context.exp(context.divide(-exponent.numerator, exponent.denominator))) * 2**bits
-        slack = chance / 10 ** (context.prec - 5)  # bounds the rounding of the quotient, times x, and that of exp
+        slack = chance / 10 ** (context.prec - 5)  # bounds the rounding errors of exp and, times x, of the quotient
         low, high = chance - slack, chance + slack
         if drawn + 1 <= low:
             return True

@@ -3,22 +3,22 @@
 Legend: m the maximum number of rows of a person; Δ_S, Δ_T the largest changes of the sums S and T by one row; σ_S², σ_T² the
 variance of the noise on the total; a the share of the budget for S; c the number of colluders; N the number of sums.
 
-Adding or removing a person changes (S, T) by at most m (Δ_S, Δ_T). Both are released with independent discrete Gaussian
-noise, of variance σ_S² on the diagonal of S and σ_S²/2 above it, since the norm counts those entries twice. The general
-total has one such matrix and no T; sums by class have one such matrix for each class and no T.
+Adding or removing a person changes (S, T) by at most m (Δ_S, Δ_T). S and T are released with independent discrete Gaussian
+noise. Its variance is σ_T² on T, σ_S² on the diagonal of S, and σ_S²/2 above the diagonal, since the norm counts the entries
+above it twice. The general total has one matrix like S and no T; sums by class have one such matrix per class and no T.
 
 Rounded continuous noise would give the guarantee of the Gaussian mechanism: because sums are integers, adding rounded noise
 is the same as rounding the noisy sums, which is post-processing. That guarantee is (ε, δ′)-differential privacy with the
 exact δ′ of Balle and Wang (2018), where μ = m √(Δ_S²/σ_S² + Δ_T²/σ_T²) is the distance of neighbours in standard deviations.
-A discrete Gaussian of variance σ² differs from a rounded one by at most 1/(24 σ²) in total variation (docs/privacy.md), and
-N of them differ by at most τ = Σ 1/(24 σ²), so that δ = δ′ + (1 + e^ε) τ. In units of the integers, σ is so large that the
-second term is negligible up to an ε of about ten. Where it is not negligible, the noise follows from ρ-zCDP of the discrete
-Gaussian, ρ = μ²/2 (Canonne, Kamath and Steinke 2020).
+A discrete Gaussian of variance σ² differs from a rounded Gaussian by at most 1/(24 σ²) in total variation
+(docs/privacy.md). N such numbers differ by at most τ = Σ 1/(24 σ²), so that δ = δ′ + (1 + e^ε) τ. In units of the integers,
+σ is so large that the term with τ is negligible up to an ε of about ten. Where this term is not negligible, the noise
+follows from ρ-zCDP of the discrete Gaussian, ρ = μ²/2 (Canonne, Kamath and Steinke 2020).
 
 Every participant adds 1/(quorum − c) of the variance, so that the honest contributions in any total of at least `quorum`
-contributions carry all of it. A sum of discrete Gaussians is not exactly a discrete Gaussian, but if each has a standard
-deviation of at least four units, the difference is below 10⁻⁶⁷ times the number of contributions (Kairouz, Liu and Steinke
-2021).
+contributions carry the whole variance. A sum of discrete Gaussians is not exactly a discrete Gaussian, but if each has a
+standard deviation of at least four units, the difference is below 10⁻⁶⁷ times the number of contributions (Kairouz, Liu and
+Steinke 2021).
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ from mooring.typing import Vector
 NoiseT = TypeVar("NoiseT", bound="Noise")
 
 PRODUCT_SHARE = 0.5
-"""Share of the budget for S. It is a constant, because a share chosen by looking at rows would disclose something about
-them. On tables that appear in none of mooring's results, shares from 0.3 to 0.65 gave the same area under the ROC curve to
-within 0.008."""
+"""Default share of the privacy budget for S. It is not chosen by looking at rows, because such a choice would disclose
+something about them. On tables that appear in none of mooring's results, shares from 0.3 to 0.65 gave the same area under
+the ROC curve to within 0.008."""
 MOST_NUMBERS_A_ROW = 0.1
-"""Maximum number of entries of a total without noise, per row of a quorum.
+"""Maximum number of sums in a total without noise, as a multiple of the least number of rows in a quorum.
 
-An attacker with a register of candidates can solve for the members, and succeeds more often if there are more entries per
-row. This limit is not a guarantee."""
+An attacker with a register of candidates can solve equations for the members, and succeeds more often if there are more sums
+per row. This limit is not a guarantee."""
 _LEAST_SCALE = 4  # minimum standard deviation of a participant's noise, in units
 _FALSE_ALARMS = 0.01
 _LARGEST_EXACT = 20.0  # the largest ε for which the exact accounting is used
-_LARGEST_SPENT = 0.01  # of δ, for the difference of discrete and rounded noise
+_LARGEST_SPENT = 0.01  # share of δ that the difference of discrete and rounded noise may take up
 _SAFE = 1 + 1e-6  # above rounding errors of the accounting
 
 
@@ -109,15 +109,15 @@ class SumPrivacy:
 class Noise(ABC):
     """The discrete Gaussian noise of one participant on a vector of sums; variances are in squared units of the integers.
 
-    It is drawn for vectors of the layout that it was calibrated for.
+    Every `layout` that is passed must be the layout for which the noise was calibrated.
     """
 
     on_products: int
-    """Variance on diagonals of products; entries off them get half of it."""
+    """Variance on the diagonals of matrices of products; entries off the diagonal get half of this variance."""
 
     @abstractmethod
     def variances(self, layout: Any) -> list[tuple[npt.NDArray[np.bool_], Fraction]]:
-        """Return the variances, each with a mask of the numbers of the vector that have it."""
+        """Return pairs of a mask and a variance: the numbers under the mask get noise of this variance."""
 
     def draw(self, layout: Any, words: Words) -> Integers:
         """Return the noise for one vector of sums."""
@@ -139,7 +139,7 @@ class Noise(ABC):
         return np.asarray(np.sqrt(variances))
 
     def bound_distance(self, layout: Any, honest: int) -> float:
-        """Return τ, a bound on the total variation between the noise of `honest` participants and rounded noise."""
+        """Return τ, a bound on the total variation between the noise of `honest` participants and rounded Gaussian noise."""
         return float(sum(int(entries.sum()) / (24 * honest * variance) for entries, variance in self.variances(layout)))
 
 
@@ -151,7 +151,7 @@ class SumNoise(Noise):
     """Variance on T."""
 
     def variances(self, layout: SumLayout) -> list[tuple[npt.NDArray[np.bool_], Fraction]]:
-        """Return the variances of the diagonal of S, of the entries above it and of T."""
+        """Return masks and variances for the diagonal of S, for the entries above the diagonal, and for T."""
         is_product = np.arange(layout.size) < layout.n_products
         on_diagonal = np.zeros(layout.size, dtype=np.bool_)
         on_diagonal[: layout.n_products] = np.equal(*np.triu_indices(layout.n_features))
@@ -162,7 +162,7 @@ class SumNoise(Noise):
         ]
 
     def scales(self, layout: SumLayout, n_contributions: int) -> tuple[float, float]:
-        """Return σ_S and σ_T of a total of `n_contributions`, in the units of `SumLayout.unpack`."""
+        """Return σ_S and σ_T for a total of `n_contributions` contributions, in the units of `SumLayout.unpack`."""
         S = math.sqrt(n_contributions * self.on_products) / layout.resolution**2
         return S, math.sqrt(n_contributions * self.on_outcomes) / (layout.outcome_resolution * layout.outcome.unit)
 
@@ -170,6 +170,8 @@ class SumNoise(Noise):
 @lru_cache(maxsize=64)
 def calibrate_sums(layout: SumLayout, privacy: SumPrivacy) -> SumNoise:
     """Return the smallest noise that provides a guarantee; variances are rounded up to integers.
+
+    An `InputError` is raised if a participant's noise would have a standard deviation of less than four units.
 
     Examples
     --------
@@ -198,7 +200,7 @@ def calibrate_sums(layout: SumLayout, privacy: SumPrivacy) -> SumNoise:
 
 
 class ProductLayout(Protocol):
-    """The layout of a vector of products that all have the same noise, where entries off a diagonal count twice."""
+    """The layout of a vector of products with equal noise, except that entries off a diagonal get half of the variance."""
 
     @property
     def size(self) -> int:
@@ -210,14 +212,14 @@ class ProductLayout(Protocol):
 
     @property
     def sensitivity_squared(self) -> int:
-        """The largest squared change by one row, in squared units of the integers."""
+        """The square of the largest change by one row, in squared units of the integers."""
 
 
 class ProductNoise(Noise):
     """The noise of one participant on products alone."""
 
     def variances(self, layout: ProductLayout) -> list[tuple[npt.NDArray[np.bool_], Fraction]]:
-        """Return the variances of the entries on a diagonal and of the others."""
+        """Return masks and variances for the entries on a diagonal and for those off it."""
         on_diagonal = layout.on_diagonal
         return [(on_diagonal, Fraction(self.on_products)), (~on_diagonal, Fraction(self.on_products, 2))]
 
@@ -226,7 +228,7 @@ class ProductNoise(Noise):
 def calibrate_products(layout: ProductLayout, privacy: SumPrivacy) -> ProductNoise:
     """Return the smallest noise on products alone that provides a guarantee; `product_share` is not used.
 
-    It is so large in units of the integers that the minimum of four units is never an issue.
+    In units of the integers, this noise is always far above the minimum of four units, so that no check is needed.
     """
     honest, squared = privacy.quorum - privacy.n_colluders, privacy.rows_per_person**2 * layout.sensitivity_squared
     return _find_noise(
@@ -237,12 +239,13 @@ def calibrate_products(layout: ProductLayout, privacy: SumPrivacy) -> ProductNoi
 def _find_noise(privacy: SumPrivacy, layout: Any, make: Callable[[float], NoiseT]) -> NoiseT:
     """Return the noise for a guarantee; `make` returns the noise for a multiple of the sensitivity.
 
-    (1 + e^ε) τ of δ is spent on the difference between discrete and rounded noise, where τ is `Noise.bound_distance`.
+    Of δ, (1 + e^ε) τ is spent on the difference between discrete and rounded noise, where τ is `Noise.bound_distance`. If ε
+    is large or this is too much of δ, the noise follows from ρ-zCDP instead.
     """
     if privacy.epsilon <= _LARGEST_EXACT:
         noise = make(calibrate_multiplier(privacy.epsilon, privacy.delta))
         distance = noise.bound_distance(layout, privacy.quorum - privacy.n_colluders)
-        spent = (1 + math.exp(privacy.epsilon)) * distance  # more noise only lowers it
+        spent = (1 + math.exp(privacy.epsilon)) * distance  # an upper bound, since the final noise is larger
         if spent <= _LARGEST_SPENT * privacy.delta:
             return make(calibrate_multiplier(privacy.epsilon, privacy.delta - spent))
     roots = math.sqrt(privacy.epsilon - math.log(privacy.delta)) - math.sqrt(-math.log(privacy.delta))  # √ρ
@@ -251,7 +254,9 @@ def _find_noise(privacy: SumPrivacy, layout: Any, make: Callable[[float], NoiseT
 
 @lru_cache(maxsize=64)
 def find_lone_epsilon(privacy: SumPrivacy) -> float:
-    """Return the ε of a single contribution, which carries 1/(quorum − c) of the variance, should it be opened alone.
+    """Return the ε that a contribution has if it is opened alone; it carries 1/(quorum − c) of the variance.
+
+    If this ε is large, a bound by ρ-zCDP is returned instead.
 
     Examples
     --------
@@ -274,7 +279,7 @@ def calibrate_multiplier(epsilon: float, delta: float) -> float:
     >>> round(calibrate_multiplier(1, 1e-5), 3)
     3.731
     """
-    low, high = 0.0, 1.0  # of μ, the distance of neighbours in standard deviations
+    low, high = 0.0, 1.0  # bounds of μ, the distance of neighbours in standard deviations
     while _exact_delta(epsilon, high) < delta:
         low, high = high, 2 * high
     while high - low > 1e-12 * high:
@@ -315,9 +320,8 @@ the odds by 2.72 at most.'
 def state_belief(epsilon: float, delta: float, unit: str = "row") -> str:
     """Return a sentence on what ε and δ mean for an attacker's beliefs.
 
-    The odds that a unit is in the data change by a factor of at most e^ε, and the odds between two of its values by e^2ε.
-
-    Exchanging one value for another is removing and adding a unit, so that its ε is twice that of adding or removing one.
+    The odds that a unit is in the data change by a factor of at most e^ε, and the odds between two values of the unit by at
+    most e^2ε: to exchange one value for another is to remove a unit and to add one, so that ε counts twice.
 
     Examples
     --------
@@ -345,11 +349,11 @@ def bound_share(epsilon: float, delta: float, false_alarms: float = _FALSE_ALARM
 
 
 def write_small(value: float) -> str:
-    """Return a small number as people write it: 0.00001 and not 1e-05."""
+    """Return a small number as people write it: 0.00001 and not 1e-05. Numbers below 10⁻¹⁰ are written as 1e-12."""
     return f"{value:.12f}".rstrip("0") if value >= 1e-10 else f"{value:g}"
 
 
 def round_up(value: float) -> str:
-    """Return a bound as text, rounded up to three digits."""
+    """Return a bound as text, rounded up to three significant digits, or to an integer if it is 100 or more."""
     digits = max(0, 2 - math.floor(math.log10(value)))
     return f"{math.ceil(round(value * 10**digits, 6)) / 10**digits:,.{digits}f}"

@@ -1,18 +1,19 @@
-"""How well a model of secure sums will do before anybody shares: against guessing, and against training alone.
+"""A forecast, before anybody shares, of how well a model of secure sums will do against guessing and training alone.
 
 Rows are invented from the declaration, as for the forecasts of answers: categories are equally frequent, numbers have a bell
 curve whose standard deviation is an eighth of the declared range, columns are independent, and nothing is missing. The
 label is ρη + √(1 − ρ²)ε, cut into equally frequent classes if it has classes, where η is a linear function of the columns,
-ε is normal, and both have variance 1. With ρ of 0.3, 0.5 and 0.7, an unlimited number of rows would allow an AUC of 0.63,
+ε is normal, and η and ε have variance 1. With ρ of 0.3, 0.5 and 0.7, an unlimited number of rows would allow an AUC of 0.63,
 0.73 and 0.83 for two classes. The sums over such rows get the noise of the study, and the study's learner is trained on
-them. One participant's share of the rows trains alone. Both are scored on further rows.
+these noisy sums. A second model is trained, without noise, on one participant's share of the rows. The two models are scored
+on further rows.
 
-A gain over training alone of less than 0.03 AUC counts as none. Invented columns are independent and have no rare levels,
-which makes joining look slightly better than it is.
+A gain over training alone of less than 0.03 AUC, or 0.01 R², counts as none. Invented columns are independent and have no
+rare levels, which makes joining look slightly better than it is.
 
-A forecast can also use a participant's own rows. Half of them or more then stand for everybody's rows: their sums are scaled
-to the expected number of rows. The remaining rows are for scoring. Such a forecast does not show what different rows of the
-other participants would add.
+A forecast can also use a participant's own rows, or 22,000 of them, drawn at random, if there are more. Half of these rows
+or more then stand for everybody's rows: their sums are scaled to the expected number of rows. The remaining rows are for
+scoring. Such a forecast does not show what different rows of the other participants would add.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from mooring.typing import Labels, Matrix, Vector
 
 Outlook = Literal["better than training alone", "no better than training alone", "no better than guessing"]
 RELATIONS = {"weak": 0.3, "moderate": 0.5, "strong": 0.7}
-"""The correlation ρ of the label with a linear function of the columns, by its name."""
+"""The assumed correlations ρ of the label with a linear function of the columns, by name."""
 OWN_ROWS = "as in the table"
 _TELL = {"weak": "weakly", "moderate": "moderately", "strong": "strongly"}
 _OVER_GUESSING, _OVER_ALONE = {"AUC": 0.05, "R²": 0.02}, {"AUC": 0.03, "R²": 0.01}  # smaller gains are of no use
@@ -49,16 +50,16 @@ _LEAST_OWN_ROWS = 40
 
 @dataclass(frozen=True)
 class ModelOutlook(Record):
-    """What a model will be worth if the label follows the columns as strongly as is assumed."""
+    """The scores that are to be expected if the label follows the columns as strongly as is assumed."""
 
     relation: str
     """"weak", "moderate" or "strong"; "as in the table" for a participant's own rows."""
     joint: FloatOrNaN
     """Mean score of the model from everybody's sums."""
     alone: FloatOrNaN
-    """Mean score of a model of one participant's rows."""
+    """Mean score of the model that is trained on one participant's rows."""
     gain_error: FloatOrNaN
-    """Standard deviation of joint − alone over draws."""
+    """Standard deviation of joint − alone over the simulations."""
     guessing: float
     """The score of guessing."""
     least_gains: tuple[float, float]
@@ -66,7 +67,11 @@ class ModelOutlook(Record):
 
     @property
     def outlook(self) -> Outlook:
-        """The likely benefit of joining. A model is better if its gain is useful and exceeds its standard deviation."""
+        """The likely benefit of joining.
+
+        The joint model is better than guessing if its gain is at least the minimum useful gain. It is better than training
+        alone if its gain exceeds both the minimum useful gain and `gain_error`.
+        """
         over_guessing, over_alone = self.least_gains
         if not self.joint >= self.guessing + over_guessing:
             return "no better than guessing"
@@ -77,7 +82,7 @@ class ModelOutlook(Record):
 
 @dataclass(frozen=True)
 class ModelForecast(Record):
-    """How well a model will do if the label follows the columns weakly, moderately or strongly, or on own rows."""
+    """How well a model will do: on the assumption of a weak, moderate or strong relation, or on a participant's rows."""
 
     metric: str
     """"AUC" or "R²"."""
@@ -85,7 +90,7 @@ class ModelForecast(Record):
 
     @property
     def outlook(self) -> Outlook:
-        """The outlook for a moderate relation, or for own rows."""
+        """The outlook for a moderate relation, or for a participant's own rows."""
         return self.lines[len(self.lines) // 2].outlook
 
     def list_table(self) -> Rows:
@@ -107,7 +112,7 @@ class ModelCase:
     schema: Schema
     log_scaled: frozenset[str]
     noise: tuple[float, float]
-    """Standard deviations σ_S and σ_T of the total's noise; for the general total, that of S and 0."""
+    """Standard deviations of the total's noise on S and on T. The general total has no T, and the second number is 0."""
 
     @property
     def kind(self) -> Kind:
@@ -130,7 +135,7 @@ class ModelCase:
         return 0.5 if self.n_classes else 0.0
 
     def guess(self, rows: Matrix, truth: Labels) -> float:
-        """Return the score of guessing, whatever the rows are."""
+        """Return the score of guessing, which does not depend on the rows."""
         return self.guessing
 
     @property
@@ -149,7 +154,7 @@ def forecast_model(case: ModelCase, n_rows: int, n_participants: int) -> ModelFo
     n_rows : int
         The number of rows that is expected of all participants together.
     n_participants : int
-        The number of participants among whom they are split.
+        The number of participants among whom the rows are split.
     """
     n_drawn = max(2 * n_participants, min(n_rows, _MOST_ROWS))
     n_alone = max(2, min(n_rows // n_participants, n_drawn))
@@ -168,7 +173,9 @@ def forecast_model(case: ModelCase, n_rows: int, n_participants: int) -> ModelFo
 
 
 def forecast_on_rows(case: ModelCase, rows: Matrix, labels: Labels, n_rows: int) -> ModelForecast | None:
-    """Return how well a model will do if everybody's rows are like these; None for too few rows or one class.
+    """Return how well a model will do if everybody's rows are like these; None if they do not allow a forecast.
+
+    A forecast needs 40 rows, and two or more different labels among the rows for training and among those for scoring.
 
     Parameters
     ----------
@@ -208,7 +215,7 @@ def _summarise(case: ModelCase, name: str, scores: Matrix) -> ModelOutlook:
 
 
 def _train_jointly(case: ModelCase, rows: Matrix, labels: Labels, n_rows: int, rng: np.random.Generator) -> Judge:
-    """Return the scorer of the model that is trained on everybody's sums, if these rows stand for `n_rows` rows."""
+    """Return the scorer of a model of everybody's sums, where these rows stand for `n_rows` rows; it may have to guess."""
     features = case.features
     with np.errstate(all="ignore"):
         try:
@@ -230,7 +237,7 @@ def _train_jointly(case: ModelCase, rows: Matrix, labels: Labels, n_rows: int, r
 
 
 def _train_alone(case: ModelCase, rows: Matrix, labels: Labels) -> Judge:
-    """Return the scorer of a model that is trained on these rows without noise; with one class only, it guesses."""
+    """Return the scorer of a model that is trained on these rows without noise. If all labels are equal, it guesses."""
     inputs = _select_columns(case, rows)
     if np.unique(labels).size < 2:
         return case.guess
@@ -245,7 +252,7 @@ def _train_alone(case: ModelCase, rows: Matrix, labels: Labels) -> Judge:
 
 
 def _sum_rows(case: ModelCase, rows: Matrix, labels: Labels, factor: float, rng: np.random.Generator) -> Sums:
-    """Return the sums over rows, times a factor, with the noise of the study."""
+    """Return the sums over rows, multiplied by a factor, with the noise of the study."""
     features = case.features
     if isinstance(features, LevelFeatures):
         total = sum_exactly(features.workload, rows, labels)
@@ -273,7 +280,7 @@ def _widths(schema: Schema) -> list[int]:
 
 
 def _scale_labels(case: ModelCase, labels: Labels) -> Labels:
-    """Return class codes as they are, and numbers of the declared range as −1 to 1."""
+    """Return class codes unchanged, and numbers mapped from the declared range to −1 to 1."""
     if case.n_classes:
         return labels
     low, high = case.schema.label.low, case.schema.label.high
@@ -298,7 +305,7 @@ def _invent_rows(case: ModelCase, n: int, correlation: float, rng: np.random.Gen
 
 
 def _invent_column(column: Column, is_log: bool, n: int, rng: np.random.Generator) -> tuple[Matrix, Vector]:
-    """Return a column's entries in encoded rows, and its random contribution to η."""
+    """Return a column's entries in encoded rows, and the column's contribution to η, whose coefficients are random."""
     entries = np.zeros((n, column.width))
     if column.kind == "category":
         codes = rng.integers(len(column.categories), size=n)

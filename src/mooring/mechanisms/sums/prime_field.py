@@ -1,7 +1,7 @@
 """Arithmetic modulo the prime 2⁶¹ − 1, on arrays of 64-bit words.
 
-Shares of a secret are elements of this field. A signed number n is represented by n modulo the prime, so that sums with a
-magnitude below half the prime are exact.
+Shares of a secret are elements of the field of these numbers. A signed number n is represented by n modulo the prime, so
+that sums with a magnitude below half the prime are exact.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LARGEST = (PRIME - 1) // 2
 """The largest magnitude of a signed number."""
 Elements: TypeAlias = npt.NDArray[np.uint64]
 Words: TypeAlias = Callable[[int], Elements]
-"""Returns the next `count` words of a stream of uniform 64-bit words."""
+"""A function that returns the next `count` words of a stream of uniform 64-bit words."""
 
 _PRIME, _BITS = np.uint64(PRIME), np.uint64(61)
 _LOW_31, _LOW_30 = np.uint64(2**31 - 1), np.uint64(2**30 - 1)
@@ -27,7 +27,7 @@ _ZERO, _1, _30, _31 = np.uint64(0), np.uint64(1), np.uint64(30), np.uint64(31)
 
 
 def encode_signed(numbers: npt.NDArray[np.int64]) -> Elements:
-    """Return 64-bit signed numbers as elements; other types and magnitudes above `LARGEST` raise an `InputError`."""
+    """Return signed 64-bit integers as elements; raise an `InputError` for other types and magnitudes above `LARGEST`."""
     numbers = np.asarray(numbers)
     if numbers.dtype != np.int64:
         raise InputError("numbers", expected="64-bit integers", got=str(numbers.dtype), cure="Quantise them first.")
@@ -52,8 +52,8 @@ def add(a: Elements, b: Elements) -> Elements:
 def multiply(a: Elements, b: Elements) -> Elements:
     """Return a · b.
 
-    With a = a₁ 2³¹ + a₀ and b likewise, a b = a₁b₁ 2⁶² + (a₁b₀ + a₀b₁) 2³¹ + a₀b₀, where 2⁶¹ is 1. No sum below exceeds
-    2⁶⁴.
+    With a = a₁ 2³¹ + a₀ and b = b₁ 2³¹ + b₀, a b = a₁b₁ 2⁶² + (a₁b₀ + a₀b₁) 2³¹ + a₀b₀, where 2⁶¹ is 1 modulo the prime. All
+    sums in the code are below 2⁶⁴.
     """
     a1, a0, b1, b0 = a >> _31, a & _LOW_31, b >> _31, b & _LOW_31
     middle = a1 * b0 + a0 * b1
@@ -61,7 +61,7 @@ def multiply(a: Elements, b: Elements) -> Elements:
 
 
 def total(elements: Elements) -> Elements:
-    """Return the sum over the first axis."""
+    """Return the sum of elements over the first axis."""
     low, high = elements & _LOW_31, elements >> _31  # sums of up to 2³² summands fit in a word
     high_sum = _reduced(high.sum(axis=0, dtype=np.uint64))
     return add(multiply(high_sum, np.full_like(high_sum, 2**31)), _reduced(low.sum(axis=0, dtype=np.uint64)))
@@ -76,7 +76,7 @@ def draw_elements(words: Words, count: int) -> Elements:
 
 
 def require_elements(name: str, elements: npt.NDArray[np.generic]) -> Elements:
-    """Return an array from another party as elements, or raise an `InputError`."""
+    """Return an array from another party as elements, or raise an `InputError` if it holds anything else."""
     if elements.dtype != np.uint64 or (elements.size and int(elements.max()) >= PRIME):
         got = f"{elements.dtype} numbers" if elements.dtype != np.uint64 else "numbers of 2⁶¹ − 1 or more"
         cure = "Ask the sender for it again."

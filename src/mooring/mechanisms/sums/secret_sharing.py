@@ -1,10 +1,11 @@
 """Shamir's secret sharing of vectors: any t of k shares determine the vector, and fewer reveal nothing.
 
-Legend: p the prime; k combiners at the points x = 1, …, k; t the threshold; f the polynomial of degree t − 1 with f(0) the
-secret, one for each entry of the vector; combiner j holds f(j).
+Legend: k combiners at the points x = 1, …, k; t the threshold; f a polynomial of degree at most t − 1 over the field, one
+for each entry of the vector, where f(0) is the secret and f(j) the share of combiner j.
 
-The first t − 1 shares are uniform whatever the secret is, so each is sent as the seed of a stream instead of a vector.
-Together with the secret they determine f, and thereby the other shares. Sums of shares are shares of the sum.
+The first t − 1 shares are uniform whatever the secret is, so each of them is sent as the seed of a stream instead of a
+vector. Together with the secret, these shares determine f, and f determines the other shares. Sums of shares are shares of
+the sum.
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ class Parties:
     def do_lists_overlap(self, quorum: int) -> bool:
         """Return whether some honest contribution is on every list that honest combiners answer: b (p − quorum) < p − c.
 
-        Even if all participants who do not combine collude, c′ of the c colluding participants combine. With h colluding
-        helpers, at most b = k − c′ − h combiners are honest. Each of them answers one list, which omits at most p − quorum
-        contributions.
+        At least c′ of the c colluding participants combine; they are fewest if all participants who do not combine collude.
+        With h colluding helpers, at most b = k − c′ − h combiners are honest. Each honest combiner answers one list, which
+        omits at most p − quorum contributions.
         """
         p, c = self.n_participants, self.n_colluders
         least_combining = max(0, c - (p - self.n_combining))
@@ -69,7 +70,7 @@ class Parties:
         return n_honest * (p - quorum) < p - c
 
     def least_quorum(self) -> int:
-        """Return the least number of contributions for which lists overlap."""
+        """Return the smallest number of contributions above c for which lists overlap (`do_lists_overlap`)."""
         p, c = self.n_participants, self.n_colluders
         return next((quorum for quorum in range(c + 1, p) if self.do_lists_overlap(quorum)), p)
 
@@ -80,8 +81,8 @@ class Threshold:
 
     Notes
     -----
-    t > a ensures that colluders cannot open a contribution. `least_threshold` ensures that only one list's total can be
-    opened, even if honest combiners get different lists, because each honest combiner answers only one list.
+    t > a ensures that colluders cannot open a contribution. A threshold of at least `least_threshold` ensures that the total
+    of only one list can be opened, even if honest combiners get different lists, because each of them answers only one list.
     """
 
     n_combiners: int
@@ -100,10 +101,10 @@ class Threshold:
                 "threshold",
                 expected=f"between 1 and the number of combiners, which is at most {MOST_COMBINERS}",
                 got=f"{t} of {k}",
-                cure="Name more combiners, or lower the threshold.",
+                cure="Correct the threshold, or the number of combiners.",
             )
         if not 0 <= a < t:
-            cure = "Raise it. Otherwise the colluders could open every contribution."
+            cure = "Raise the threshold. Otherwise the colluders could open every contribution."
             expected = f"above the number of combiners who may collude, {a}"
             raise InputError("threshold", expected=expected, got=str(t), cure=cure)
         if t < (least := least_threshold(k, a, self.lists_overlap)):
@@ -112,20 +113,21 @@ class Threshold:
                 "threshold",
                 expected=f"at least {least} for k = {k} combiners, of whom a = {a} may collude: {rule}",
                 got=str(t),
-                cure="Raise it. Otherwise answers to different lists could be mixed.",
+                cure="Raise the threshold. Otherwise answers to different lists could be combined.",
             )
 
 
 def least_threshold(n_combiners: int, n_colluding: int, lists_overlap: bool) -> int:
-    """Return the least t with 2t > k + a where lists overlap, and with 3t > 2k + a elsewhere (docs/privacy.md)."""
+    """Return the smallest t with 2t > k + a if lists overlap, and with 3t > 2k + a otherwise (docs/privacy.md)."""
     k, a = n_combiners, n_colluding
     return (k + a) // 2 + 1 if lists_overlap else (2 * k + a) // 3 + 1
 
 
 def split(secret: Elements, threshold: Threshold, seeds: Sequence[Words]) -> list[Elements]:
-    """Return the shares of the combiners t, …, k; those of 1, …, t − 1 are `draw_elements` of the seeds.
+    """Return the shares of the combiners t, …, k. The shares of the combiners 1, …, t − 1 are `draw_elements` of the seeds.
 
-    Seeds must be fresh for every vector: shares of two vectors from one stream would reveal their difference.
+    Seeds must be fresh for every vector: if two vectors were shared with the same seeds, their shares would reveal the
+    difference of the vectors.
     """
     k, t = threshold.n_combiners, threshold.threshold
     if len(seeds) != t - 1:
@@ -142,8 +144,8 @@ def split(secret: Elements, threshold: Threshold, seeds: Sequence[Words]) -> lis
 def recombine(shares: Mapping[int, Elements], threshold: Threshold) -> Elements:
     """Return the secret from shares by combiner (1 to k).
 
-    Fewer than t shares are refused, and so are shares that do not lie on one polynomial of degree t − 1 (`find_wrong`
-    returns the combiners with wrong shares).
+    An `InputError` is raised for fewer than t shares, and for shares that do not lie on one polynomial of degree t − 1.
+    `find_wrong` then returns the combiners with wrong shares.
     """
     t, points = threshold.threshold, sorted(shares)
     _require_shares(shares, threshold)
@@ -151,18 +153,19 @@ def recombine(shares: Mapping[int, Elements], threshold: Threshold) -> Elements:
     for point in points[t:]:
         expected = combine([shares[x] for x in used], lagrange_weights(used, at=point))
         if not np.array_equal(expected, shares[point]):
-            cure = "find_wrong returns the combiners whose shares do not fit."
+            cure = "Leave out the shares of the combiners that find_wrong returns."
             problem = "The shares contradict each other: they do not lie on one polynomial."
             raise InputError("shares", problem=problem, cure=cure)
     return combine([shares[x] for x in used], lagrange_weights(used, at=0))
 
 
 def find_wrong(shares: Mapping[int, Elements], threshold: Threshold, words: Words) -> list[int] | None:
-    """Return the combiners whose shares do not fit those of the others, or None if this cannot be determined.
+    """Return the combiners whose shares do not fit the other shares, or None if they cannot be identified.
 
     Notes
     -----
-    With t + b answers, b wrong ones are detected; with t + 2b answers they are also identified.
+    With t + b shares, it is detected that some are wrong if at most b are; with t + 2b shares, the wrong ones are also
+    identified.
     """
     _require_shares(shares, threshold)
     weights = draw_elements(words, next(iter(shares.values())).size)
@@ -170,16 +173,16 @@ def find_wrong(shares: Mapping[int, Elements], threshold: Threshold, words: Word
 
 
 def find_wrong_values(values: Mapping[int, int], threshold: Threshold) -> list[int] | None:
-    """Return the combiners whose values do not lie on one polynomial with the others, or None if this cannot be determined.
+    """Return the combiners whose values do not lie on one polynomial with the others, or None if they cannot be identified.
 
-    With t values or fewer, none counts as wrong.
+    With t values or fewer, no value counts as wrong.
     """
     t, points = threshold.threshold, sorted(values)
     if _fits(points, values, t):
         return []
     most = (len(points) - t) // 2
     powers = {x: [pow(x, j, PRIME) for j in range(t + most)] for x in points}
-    # Berlekamp–Welch: Q(x) = y E(x) everywhere, with E of degree `most` zero where y is wrong
+    # Berlekamp–Welch: Q(x) = y E(x) at all points, where the polynomial E, of degree `most`, is zero where y is wrong
     equations = []
     for x, y in sorted(values.items()):
         right_side = y * powers[x][most] % PRIME
@@ -191,12 +194,12 @@ def find_wrong_values(values: Mapping[int, int], threshold: Threshold) -> list[i
 
 
 def weigh(share: Elements, weights: Elements) -> int:
-    """Return Σ r_e s_e, which lies on one polynomial for all combiners if their shares do."""
+    """Return the weighted sum of a share's entries. With the same weights, these sums lie on one polynomial if shares do."""
     return int(total(multiply(share, weights)))
 
 
 def interpolate(values: Sequence[int], *, at: int) -> int:
-    """Return a polynomial's value at `at` from its values at 0, 1, …."""
+    """Return a polynomial's value at `at`, given its values at 0, 1, …."""
     weights = lagrange_weights(range(len(values)), at=at)
     return sum(weight * value for weight, value in zip(weights, values, strict=True)) % PRIME
 
@@ -260,7 +263,7 @@ def _require_shares(shares: Mapping[int, Elements], threshold: Threshold) -> Non
         raise InputError("shares", expected=f"at least {threshold.threshold}", got=str(len(shares)), cure=cure)
     if len({share.shape for share in shares.values()}) != 1:
         lengths = ", ".join(map(str, sorted({share.size for share in shares.values()})))
-        cure = "Ask their senders for them again."
+        cure = "Ask the combiners for these shares again."
         raise InputError("shares", expected="of one length", got=f"lengths {lengths}", cure=cure)
     for combiner, share in shares.items():
         require_elements(f"share of combiner {combiner}", share)

@@ -1,7 +1,7 @@
 """The settings of a study of secure sums: guarantee, features, combiners, threshold and quorum.
 
 Legend: p participants, of whom c may collude with the analyst; k combiners, of whom t open the total; the quorum is the
-minimum number of contributions in a total. Helpers are combiners that contribute nothing.
+minimum number of contributions in a total. Helpers are combiners that contribute no rows.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ FEATURES: tuple[FeatureName, ...] = ("columns", "pictures", "fourier")
 Question = Literal["model", "tables", "regression", "survival"]
 QUESTIONS: tuple[Question, ...] = ("model", "tables", "regression", "survival")
 SumLayouts = SumLayout | ClassLayout | PairwiseLayout
-"""The layout of sums for one model, over all rows or by class, or of the general total."""
+"""A layout of sums for one model (over all rows together, or by class), or the layout of the general total."""
 MOST_BY_DEFAULT = 15
-"""Number of combiners in a study that names none and has no helpers: at most the first 15 participants in its roster."""
-_FAR = 16  # standard deviations that noise does not exceed
+"""Maximum number of combiners in a study that names no combiners and has no helpers. They are the first of its roster."""
+_FAR = 16  # standard deviations that noise never exceeds in practice
 _LINEAR_WEIGHT_WITHOUT_MODELS = 10
 MOST_DELTA = 1e-3
 """Maximum δ of a study; δ = 1 would be no guarantee, whatever ε."""
@@ -65,29 +65,29 @@ _REMARK = """\
 # epsilon: "none" adds no noise and gives no guarantee.
 # n_colluders: how many participants may help the analyst.
 # combiners: who holds shares. If nobody is named: the helpers or, without helpers, the first 15 of the roster.
-# n_colluding_helpers: how many helpers may help the analyst (0: all but one).
+# n_colluding_helpers: how many helpers may help the analyst (0: all but one; if there is only one, that one).
 # threshold: how many combiners open the total (0: the smallest secure number).
 # quorum: the minimum number of participants in a total (0: the number that allows the smallest threshold; with helpers, at
 # least nine tenths of all participants).
 # person: a column that identifies persons and is not shared. rows_per_person: the maximum number of rows of a person that a
 # participant adds; "mean" adds the mean of each person's rows.
-# most_rows: how many rows a participant may add, such as the number of rows of the largest participant. It bounds the
-# effect of invented rows.
+# most_rows: how many rows a participant is expected to add at most. A total of clearly more rows than this for each
+# participant is refused, which bounds the effect of invented rows.
 # kept_share: the probability with which each row is added.
 # features: features of pictures may be fitted to public pictures with 'mooring study project'.
-# expected_rows: how many rows all participants together are expected to have, which is public (0: not known). If it is
-# large enough for the noise, pictures of three classes or more are summed by class, which gives a better model.
+# expected_rows: how many rows all participants together are expected to have; this number is public (0: not known). If it
+# is large enough for the noise, pictures of three classes or more are summed by class, which gives a better model.
 # questions: what the total must answer. For "model" alone, only the sums for one model of the label are shared. With
 # "tables", "regression" or "survival", sums over all columns are shared, from which every such answer and the model follow.
-# survival_time, survival_event (a column of two words), survival_occurred (the word for an event) and survival_edges (ends
-# of intervals) belong to "survival".
+# survival_time, survival_event (a column of two words), survival_occurred (the word for an event) and survival_edges (the
+# start of the first interval and the ends of all) belong to "survival".
 # impossible: combinations that cannot occur, such as ["sex=m, pregnant=yes"], and that synthetic rows must not have. They
 # must be known without looking at rows.
 """
 
 
 class _NoneAsWord:
-    """Writes None as "none", which TOML can hold, and reads it back."""
+    """Writes None as "none", because TOML has no null, and reads "none" as None."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         from pydantic_core import core_schema
@@ -107,7 +107,7 @@ Epsilon = Annotated[float | None, _NoneAsWord()]
 
 @dataclass(frozen=True)
 class SumSettings(MechanismSettings):
-    """The entries of [mechanism] in a study of secure sums."""
+    """The entries of [mechanism] in the file of a study of secure sums."""
 
     name: ClassVar[str] = SECURE_SUM
     remark: ClassVar[str] = _REMARK
@@ -123,47 +123,49 @@ class SumSettings(MechanismSettings):
     combiners: tuple[str, ...] = ()
     """Who holds shares; by default the helpers or, without helpers, the first 15 participants in the roster."""
     n_colluding_helpers: Count = 0
-    """Number of helpers who may collude with the analyst; 0 means all but one, and one where there is only one."""
+    """Number of helpers who may collude with the analyst. 0 means all but one; if there is only one helper, it means one."""
     threshold: Count = 0
-    """t; 0 means the least that is secure (`least_threshold`)."""
+    """t; 0 means the smallest secure number (`least_threshold`)."""
     quorum: Count = 0
     """Minimum number of contributions. 0 means `Parties.least_quorum` and, in a study with helpers, at least nine tenths of
     the participants."""
     features: FeatureName = "columns"
-    """The public feature map; pictures need the study's image_shape."""
+    """The public feature map. "pictures" needs the study's image_shape."""
     n_features: Count = N_COMPONENTS
-    """Number of features of pictures, or of random Fourier features; sums by class may have fewer."""
+    """Number of features of pictures, or of random Fourier features. Sums by class and small pictures may have fewer
+    features, and random Fourier features come in pairs."""
     features_digest: str = ""
-    """SHA-256 digest of the file with features fitted to public pictures; empty if there is none."""
+    """SHA-256 digest of the file with features fitted to public pictures; empty if there is no such file."""
     n_hats: Count = 5
-    """Hat functions per number; with 0, each column is one feature."""
+    """Hat functions per number; with 0, each number is one feature."""
     log_scaled: tuple[str, ...] = ()
     """Columns of numbers on a logarithmic scale."""
     person: str = ""
     """Column that identifies persons and is not shared; empty if the unit is a row."""
     rows_per_person: Count | Literal["mean"] = 1
-    """Maximum number of rows of a person at one participant, or "mean" to add the mean over each person's rows."""
+    """Maximum number of rows of one person that a participant adds, or "mean" to add the mean over each person's rows."""
     least_rows: Count = 10
     """Without noise, a participant with fewer rows does not share. With noise there is no such limit, because not sharing
     would reveal the number of rows."""
     most_rows: Count = 100_000
-    """Maximum number of rows that a participant should add. A total of more rows than all may add together is refused."""
+    """Maximum number of rows that a participant may add. A total with more rows than all participants together may add is
+    refused."""
     expected_rows: Count = 0
-    """Number of rows that is expected of all participants together; 0 if it is not stated. It is used for forecasts, and it
-    decides whether pictures are summed by class (`count_class_components`)."""
+    """Number of rows that all participants together are expected to have; 0 if it is not stated. Forecasts use this number.
+    With the noise and the number of classes, it decides whether pictures are summed by class (`count_class_components`)."""
     kept_share: float = 1.0
-    """Probability with which each row is added, independently of all others, so that no row displaces another."""
+    """Probability with which each row is added. Rows are chosen independently, so that no row displaces another."""
     product_share: float = PRODUCT_SHARE
-    """Share of the budget for products of features, in a study for one model."""
+    """Share of the privacy budget for products of features, in a study for one model."""
     questions: tuple[Question, ...] = ("model",)
-    """What the total must answer. A model alone needs fewer sums than the general total, which other questions need."""
+    """What the total must answer. A model alone needs fewer sums. All other questions need the general total."""
     survival_time: str = ""
     survival_event: str = ""
     survival_occurred: str = ""
     survival_edges: tuple[float, ...] = ()
-    """The columns of times and events, the word for an event that occurred, and the ends of intervals (`Survival`)."""
+    """The columns of times and of events, the word for an event that occurred, and the edges of intervals (`Survival`)."""
     impossible: tuple[str, ...] = ()
-    """Combinations of words that cannot occur, such as "sex=m, pregnant=yes": synthetic rows have none."""
+    """Combinations of words that cannot occur, such as "sex=m, pregnant=yes". Synthetic rows contain none of them."""
 
     def __post_init__(self) -> None:
         self._require_questions()
@@ -175,7 +177,8 @@ class SumSettings(MechanismSettings):
             self.features != "pictures" or not re.fullmatch(r"[0-9a-f]{64}", self.features_digest)
         ):
             expected, got = "64 hexadecimal digits, with features of pictures", repr(self.features_digest)
-            raise InputError("features_digest", expected=expected, got=got, cure="'mooring study project' writes it.")
+            cure = "Leave it out, or let 'mooring study project' write it."
+            raise InputError("features_digest", expected=expected, got=got, cure=cure)
         require_shown("person", (self.person,))
         if isinstance(self.rows_per_person, str) and self.rows_per_person != "mean":
             raise InputError(
@@ -193,7 +196,7 @@ class SumSettings(MechanismSettings):
             raise InputError("n_colluders", expected="1 or more", got=str(self.n_colluders), cure=cure)
         if not 1 <= self.least_rows <= self.most_rows:
             expected, got = f"between 1 and most_rows, {self.most_rows}", str(self.least_rows)
-            raise InputError("least_rows", expected=expected, got=got, cure="10 is the default.")
+            raise InputError("least_rows", expected=expected, got=got, cure="Correct least_rows or most_rows.")
         if self.expected_rows < 0:
             cure = "Leave it out, or state how many rows all participants together are expected to have."
             raise InputError("expected_rows", expected="0 or more", got=str(self.expected_rows), cure=cure)
@@ -205,7 +208,7 @@ class SumSettings(MechanismSettings):
             raise InputError("combiners", problem=f"{repeated!r} is named twice.", cure="Name every combiner once.")
         self.privacy(quorum=self.n_colluders + 1)
         if self.delta > MOST_DELTA:
-            cure = "With probability delta the guarantee does not hold: keep it well below one over the number of rows."
+            cure = "With probability delta, the guarantee does not hold. Keep delta well below one over the number of rows."
             raise InputError("delta", expected=f"{MOST_DELTA:g} at most", got=str(self.delta), cure=cure)
 
     def _require_questions(self) -> None:
@@ -225,15 +228,15 @@ class SumSettings(MechanismSettings):
         if ("survival" in self.questions) != all(entries) or any(entries) != all(entries):
             names = "survival_time, survival_event, survival_occurred and survival_edges"
             problem = f'The question "survival" and the entries {names} belong together, and some are absent.'
-            raise InputError("questions", problem=problem, cure="Give all of them, or none.")
+            raise InputError("questions", problem=problem, cure="Give the question and all entries, or none of them.")
 
     @property
     def is_general(self) -> bool:
-        """Whether the general total is shared, from which any question is answered, rather than sums for one model."""
+        """Whether the general total is shared, which can answer all questions, rather than the sums for one model."""
         return self.questions != ("model",)
 
     def count_class_components(self, schema: Schema) -> int:
-        """Return how many features of pictures are summed by class; 0 if all classes are summed together."""
+        """Return how many features of pictures are summed by class; 0 if sums are not by class."""
         if self.features != "pictures" or self.epsilon is None or not self.expected_rows:
             return 0
         m = 1 if self.rows_per_person == "mean" else self.rows_per_person
@@ -243,7 +246,7 @@ class SumSettings(MechanismSettings):
 
     @property
     def survival(self) -> Survival | None:
-        """The times to an event that the study declares; None if it asks for none."""
+        """The times to an event, as the study declares them; None if it declares none."""
         if not self.survival_time:
             return None
         return Survival(self.survival_time, self.survival_event, self.survival_occurred, self.survival_edges)
@@ -254,7 +257,7 @@ class SumSettings(MechanismSettings):
         return "person" if self.person else "row"
 
     def state_guarantee(self) -> str:
-        """Return sentences on the guarantee and what it means for a test of membership."""
+        """Return sentences on the guarantee and on what the guarantee means for a test of membership."""
         if self.epsilon is None:
             no_noise = "There is no guarantee and no protection for rows: the sums carry no noise."
             lone = "a row that alone has a value near the end of a range can be read off"
@@ -268,7 +271,7 @@ class SumSettings(MechanismSettings):
         return None if self.epsilon is None else (self.epsilon, self.delta)
 
     def privacy(self, *, quorum: int) -> SumPrivacy:
-        """Return the guarantee for the accountant; without noise, its ε has no meaning."""
+        """Return the guarantee in the form for which noise is calibrated. In a study without noise, its ε has no meaning."""
         return SumPrivacy(
             1.0 if self.epsilon is None else self.epsilon,
             self.delta,
@@ -279,7 +282,7 @@ class SumSettings(MechanismSettings):
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the entries in a fixed order, without optional ones that are empty and those that are not used."""
+        """Return the entries in a fixed order, without unused entries and without some that are empty or 0."""
         unused = "n_features" if self.features == "columns" else "n_hats"
         kept = ("epsilon", "combiners")
         plain = {key: value for key, value in super().as_dict().items() if key in kept or value not in ("", [])}
@@ -295,41 +298,41 @@ class SumSettings(MechanismSettings):
         return plain
 
     def require_label(self, has_label: bool) -> None:
-        """Raise an `InputError` for a study of a model without a label."""
+        """Raise an `InputError` if the study asks for a model and has no label."""
         if "model" in self.questions and not has_label:
             cure = 'Declare a label in the study, or ask for "tables" or "regression" instead of a model.'
             raise InputError("label", problem="A model needs a label to predict.", cure=cure)
 
     def require_fit(self, schema: Schema, image_shape: Sequence[int]) -> None:
-        """Raise an `InputError` where features or sums cannot be made of the columns."""
+        """Raise an `InputError` for columns, or a label, from which features or sums cannot be made."""
         make_layout(self, schema, make_features(self, schema, image_shape))
 
     def require_limits(self, uploads: Sequence[str]) -> None:
-        """Raise an `InputError` for a limit that is measured on rows, if there is noise: its outcome would disclose rows."""
+        """Raise an `InputError` for a limit that is measured on rows, if there is noise: deciding by it discloses rows."""
         measured = [limit for limit in uploads if not limit.lower().lstrip().startswith("epsilon")]
         if self.epsilon is not None and measured:
             problem = f"The limit {measured[0]!r} is measured on rows, so the decision to share would disclose them."
             raise InputError(
-                "limits", problem=problem, cure="Limit epsilon, or leave the limit out: epsilon bounds it."
+                "limits", problem=problem, cure="Leave this limit out, or limit epsilon, which bounds what it measures."
             )
 
     def list_combiners(self, roster: Sequence[str], helpers: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return the names of the combiners, in the order of their points 1 to k."""
+        """Return the names of the combiners. Their order gives the points 1 to k at which they get their shares."""
         return self.combiners or tuple(helpers) or tuple(roster[:MOST_BY_DEFAULT])
 
     def count_parties(self, roster: Sequence[str], helpers: Sequence[str]) -> Parties:
-        """Return how many contribute, combine and may collude, or raise an `InputError` for invalid combiners."""
+        """Return how many contribute, combine and may collude; raise an `InputError` for invalid combiners or helpers."""
         combiners, n_declared = self.list_combiners(roster, helpers), self.n_colluding_helpers
         if unknown := [name for name in combiners if name not in {*roster, *helpers}]:
-            cure = "Enrol it, or name somebody else."
+            cure = "Enrol this combiner, or name another."
             expected, got = "participants or helpers of the roster", repr(unknown[0])
             raise InputError("combiners", expected=expected, got=got, cure=cure)
         if idle := [name for name in helpers if name not in combiners]:
-            problem = f"The helper {idle[0]!r} is not among the combiners, and has nothing else to do."
-            raise InputError("combiners", problem=problem, cure="Name it there, or take it out of the roster.")
+            problem = f"The helper {idle[0]!r} is not among the combiners, and helpers have no other task."
+            raise InputError("combiners", problem=problem, cure="Name it in combiners, or take it out of the roster.")
         if n_declared > len(helpers):
             expected, got = f"at most the number of helpers, {len(helpers)}", str(n_declared)
-            raise InputError("n_colluding_helpers", expected=expected, got=got, cure="0 means all but one.")
+            raise InputError("n_colluding_helpers", expected=expected, got=got, cure="Lower it; 0 is the default.")
         n_colluding = (n_declared or max(1, len(helpers) - 1)) if helpers else 0
         return Parties(len(roster), len(combiners) - len(helpers), self.n_colluders, len(helpers), n_colluding)
 
@@ -340,7 +343,7 @@ class SumSettings(MechanismSettings):
         roster: Sequence[RosterEntry],
         helpers: Sequence[RosterEntry] = (),
     ) -> None:
-        """Raise an `InputError` where thresholds do not hold, noise cannot be drawn, or a combiner has no combining key."""
+        """Raise an `InputError` if `make_scheme` or `make_layout` does, or if a combiner has no signed combining key."""
         features = make_features(self, schema, image_shape)
         names = [member.name for member in roster], [member.name for member in helpers]
         scheme = make_scheme(self, make_layout(self, schema, features), features, *names)
@@ -362,19 +365,19 @@ class SumScheme:
     features: FeatureMap
     layout: SumLayouts
     combiners: tuple[str, ...]
-    """Names of the combiners, in the order of their points 1 to k."""
+    """Names of the combiners. Combiner j in this order gets its share at the point j, from 1 to k."""
     threshold: Threshold
     quorum: int
     parties: Parties
 
     @property
     def privacy(self) -> SumPrivacy:
-        """The guarantee with this quorum."""
+        """The guarantee in a study with this quorum."""
         return self.settings.privacy(quorum=self.quorum)
 
     @property
     def is_by_class(self) -> bool:
-        """Whether the rows of each class are summed on their own."""
+        """Whether the rows of each class are summed separately."""
         return isinstance(self.layout, ClassLayout)
 
     @property
@@ -387,13 +390,13 @@ class SumScheme:
         return calibrate_products(self.layout, self.privacy)
 
     def draw_noise(self, words: Words) -> Integers:
-        """Return the noise that a participant adds to its vector of sums; zeros without a guarantee."""
+        """Return the noise that a participant adds to its vector of sums; zeros in a study without a guarantee."""
         noise = self.noise
         return np.zeros(self.layout.size, dtype=np.int64) if noise is None else noise.draw(self.layout, words)
 
     @property
     def pooled_epsilon(self) -> float | None:
-        """ε of one contribution if t combiners pool their keys and open it; None without noise."""
+        """ε of a single contribution, should t combiners pool their keys and open it; None without noise."""
         return None if self.settings.epsilon is None else find_lone_epsilon(self.privacy)
 
     def unpack(self, vector: Integers, n_contributions: int) -> Sums | ClassSums | PairwiseTotal:
@@ -404,7 +407,7 @@ class SumScheme:
             delta = None if settings.epsilon is None else settings.delta
             return replace(layout.unpack(vector, variance), epsilon=settings.epsilon, delta=delta, unit=settings.unit)
         if isinstance(layout, ClassLayout):
-            assert noise is not None  # without noise, classes are not summed on their own (`count_class_components`)
+            assert noise is not None  # without noise, sums are not by class (`count_class_components`)
             deviation = math.sqrt(n_contributions * noise.on_products) / layout.scale**2
             return ClassSums(layout.unpack(vector), features.constant_share, deviation, features.unit_length)
         S, T = layout.unpack(vector)
@@ -412,7 +415,7 @@ class SumScheme:
         return Sums(S, T, features.constant_share, layout.outcome.n_classes, scales, features.unit_length)
 
     def state_absences(self) -> str:
-        """Return a sentence on how many contributions may be missing, and how many combiners may be away."""
+        """Return two sentences: how many contributions may be missing, and how many combiners may be away."""
         p = self.parties.n_participants
         missing, away = p - self.quorum, self.threshold.n_combiners - self.threshold.threshold
         shares = f"{f'up to {missing}' if missing else 'none'} of the {p} contributions may be missing"
@@ -438,7 +441,7 @@ def make_features(settings: SumSettings, schema: Schema, image_shape: Sequence[i
 
 
 def make_general_workload(settings: SumSettings, schema: Schema) -> Workload:
-    """Return the workload of a study of several questions. Only models use the curves of numbers."""
+    """Return the workload of the general total. Without a model, the linear contrasts of numbers get a larger weight."""
     return make_workload(
         schema,
         log_scaled=frozenset(settings.log_scaled),
@@ -449,7 +452,11 @@ def make_general_workload(settings: SumSettings, schema: Schema) -> Workload:
 
 
 def make_layout(settings: SumSettings, schema: Schema, features: FeatureMap) -> SumLayouts:
-    """Return the layout of the shared sums, or raise an `InputError` for a model or a regression without an outcome."""
+    """Return the layout of the shared sums.
+
+    An `InputError` is raised for a model or a regression without an outcome, for a shared column of persons, and for too
+    many features or sums.
+    """
     settings.require_label(schema.label.kind != "none")
     if settings.person in schema.names and settings.person:
         problem = f"The column {settings.person!r} identifies persons and must not be shared."
@@ -476,9 +483,13 @@ def make_scheme(
     roster: Sequence[str],
     helpers: Sequence[str] = (),
 ) -> SumScheme:
-    """Return the settings applied to a roster, or raise an `InputError` for thresholds that are not secure."""
+    """Return the settings, applied to a roster.
+
+    An `InputError` is raised for invalid combiners, for a quorum or a threshold that is not secure, for sums without noise
+    over too few rows, and for rows or noise that exceed the numbers that can be shared.
+    """
     p, c, parties = len(roster), settings.n_colluders, settings.count_parties(roster, helpers)
-    # With few helpers a small quorum would do, but then each participant adds more noise; nine tenths cost little noise.
+    # With helpers, a small quorum can be secure, but each participant then adds more noise. Nine tenths cost little noise.
     quorum = settings.quorum or max(parties.least_quorum(), p - p // 10 if helpers else 0)
     if not c < quorum <= p:
         expected, got = f"above the number of colluders, {c}, and at most the number of participants, {p}", str(quorum)
@@ -497,7 +508,7 @@ def make_scheme(
         )
     if p * settings.most_rows > layout.most_rows:
         expected, got = f"at most {layout.most_rows // p}, so that no total exceeds the field", str(settings.most_rows)
-        raise InputError("most_rows", expected=expected, got=got, cure="Lower it.")
+        raise InputError("most_rows", expected=expected, got=got, cure="Lower most_rows.")
     combiners = settings.list_combiners(roster, helpers)
     scheme = SumScheme(settings, features, layout, combiners, threshold, quorum, parties)
     noise = scheme.noise

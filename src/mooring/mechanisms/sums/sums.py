@@ -1,16 +1,17 @@
 """Sums over the rows of a participant, as exact integers.
 
-Legend: φ the features of a row, q = trunc(Bφ) in integers, B the resolution; y the row's outcome, in integers, ‖y‖ ≤ Y;
-F a power of two, R = FB; S = Σ q qᵀ, T = Σ Fq yᵀ over all rows.
+Legend: φ the features of a row, with D entries; q = trunc(Bφ) in integers, B the resolution; y the row's outcome, in
+integers, ‖y‖ ≤ Y; F a power of two, R = FB; S = Σ q qᵀ, T = Σ Fq yᵀ over all rows.
 
-Because φ is quantised, and not the sums, every sum is exact: products of such integers are exact in float64 below 2⁵³, in
-any order, so that blocks of rows can use floating-point matrix products. A row changes (S, T) by at most (B², RY) in
-norm, which is checked in integers. The shared vector holds the upper triangle of S, row by row, and then T.
+Since the features are quantised before the summation, every sum is exact. Products of such integers are exact in float64
+below 2⁵³, in any order, so that blocks of rows can use floating-point matrix products. A row changes (S, T) by at most
+(B², RY) in norm. This is checked in integers. The shared vector holds the upper triangle of S, row by row, and then T.
 
-If the unit is a person, either at most m rows of each are added, and the noise is m times as large; or the mean over a
-person's k rows is added, which changes the sums by no more than one row does. It is computed in integers, row by row: each
-row adds q qᵀ with q = trunc(Bφ/√k) to S and r yᵀ with r = trunc(Rφ/k) to T, so that Σ‖q‖² ≤ B² and Σ‖r‖‖y‖ ≤ RY over a
-person's rows. R is 2⁸ to 2²⁰ times B, so that hardly anything of φ/k is lost to rounding, and noise on T is fine-grained.
+If the unit is a person, there are two ways. Either at most m rows of each person are added, and the noise is m times as
+large. Or the mean over each person's k rows is added, which changes the sums by no more than one row does. The mean is
+computed in integers, row by row: each row adds q qᵀ with q = trunc(Bφ/√k) to S and r yᵀ with r = trunc(Rφ/k) to T, so that
+Σ‖q‖² ≤ B² and Σ‖r‖‖y‖ ≤ RY over a person's rows. R is 2⁸ to 2²⁰ times B, so that rounding φ/k loses hardly anything, and
+noise on T is fine-grained.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ _MOST_FEATURES = 4096
 
 @dataclass(frozen=True)
 class Outcome:
-    """The encoding of labels as integers.
+    """The encoding of labels as integer vectors y.
 
     Notes
     -----
-    Two classes are encoded as ±1. K classes are encoded as K e_k − 1, whose entries sum to zero. A number in [−1, 1] is
-    scaled by a separate resolution.
+    Two classes are encoded as ±1. Class k of K > 2 classes is encoded as K e_k − 1, whose entries sum to zero. A number in
+    [−1, 1] is multiplied by a resolution of its own and truncated.
     """
 
     n_classes: int
@@ -54,17 +55,17 @@ class Outcome:
 
     @property
     def largest_norm_squared(self) -> int:
-        """Y²."""
+        """Y², the largest ‖y‖²."""
         k = self.n_classes
         return _NUMBER_RESOLUTION**2 if k == 0 else 1 if k == 2 else k * (k - 1)
 
     @property
     def unit(self) -> float:
-        """The divisor that turns y into the label in [−1, 1], ±1, or e_k − 1/K."""
+        """The divisor that turns y into the label that learners use: a number in [−1, 1], ±1, or e_k − 1/K."""
         return float(_NUMBER_RESOLUTION if self.n_classes == 0 else 1 if self.n_classes == 2 else self.n_classes)
 
     def encode(self, labels: Matrix) -> Integers:
-        """Return y of labels, which are class codes or numbers in [−1, 1]."""
+        """Return y for labels that are class codes or numbers in [−1, 1]; raise an `InputError` for other labels."""
         if self.n_classes == 0:
             if not np.all(np.abs(labels) <= 1):
                 problem = "Some labels are not between −1 and 1."
@@ -104,7 +105,7 @@ class SumLayout:
 
     @property
     def outcome_resolution(self) -> int:
-        """R, which stands for 1 in the features of T: B times F, the largest power of two with F Y ≤ 2²⁰."""
+        """R, the integer that represents 1 in the features of T. R is B F, and F the largest power of two with F Y ≤ 2²⁰."""
         return int(self.resolution << (20 - (math.isqrt(self.outcome.largest_norm_squared - 1)).bit_length()))
 
     @property
@@ -124,7 +125,7 @@ class SumLayout:
 
     @property
     def largest_product(self) -> int:
-        """A bound on the entries of what one row adds: B² or, if it is larger, R times Y rounded up."""
+        """A bound on the entries that one row adds to S and T: the larger of B² and R ⌈Y⌉."""
         root = math.isqrt(self.outcome.largest_norm_squared - 1) + 1
         return max(self.resolution**2, self.outcome_resolution * root)
 
@@ -133,7 +134,7 @@ class SumLayout:
         return np.concatenate([S[np.triu_indices(self.n_features)], T.ravel()])
 
     def unpack(self, vector: Integers) -> tuple[Matrix, Matrix]:
-        """Return the symmetric S and T of a vector, in the units of features and outcomes."""
+        """Return S, as a full symmetric matrix, and T from a vector, in the units of features and outcomes."""
         require_size(vector, self.size)
         D = self.n_features
         S, rows_and_columns = np.zeros((D, D)), np.triu_indices(D)
@@ -144,7 +145,9 @@ class SumLayout:
 
 
 class SumAccumulator:
-    """Accumulates sums over blocks of rows. Threads may add blocks at once, since integer sums do not depend on the order.
+    """Accumulates sums over blocks of rows.
+
+    Several threads may add blocks at the same time, since sums of integers do not depend on the order.
 
     Examples
     --------
@@ -165,9 +168,9 @@ class SumAccumulator:
     def add(self, features: Matrix, labels: Matrix, rows_of_person: Integers | None = None) -> None:
         """Add rows with features φ and labels.
 
-        A row with a norm above one is refused; the norm is that of the integers that are added, so that the sensitivity is
-        right for any feature map. `rows_of_person` is the number of rows that each row's person has; with it, the mean over
-        each person's rows is added.
+        An `InputError` is raised for a row with a norm above one. The norm is computed from the integers that are added, so
+        that the sensitivity is right for any feature map. `rows_of_person` has, for each row, the number of rows of its
+        person. If it is given, the mean over each person's rows is added.
         """
         layout = self._layout
         require_rows(features, labels, layout.n_features)
@@ -205,7 +208,7 @@ class PersonCounts:
         self._persons, self._counts = np.empty(0), np.empty(0, dtype=np.int64)
 
     def count_above(self, most: int) -> int:
-        """Return the number of persons with more rows than this."""
+        """Return the number of persons with more than `most` rows."""
         return int(np.count_nonzero(self._counts > most))
 
     def add(self, persons: Matrix | None) -> None:
@@ -219,7 +222,7 @@ class PersonCounts:
 
 
 def count_rows_of_persons(persons: Matrix) -> Integers:
-    """Return, for each row, the number of rows of its person. `persons` are those of a whole table."""
+    """Return, for each row of a whole table, the number of rows of its person."""
     _, place, counts = np.unique(persons, return_inverse=True, return_counts=True)
     return np.asarray(counts[place], dtype=np.int64)
 
@@ -227,7 +230,7 @@ def count_rows_of_persons(persons: Matrix) -> Integers:
 def rank_rows_of_persons(persons: Matrix, keys: npt.NDArray[np.uint64]) -> Integers:
     """Return, for each row of a whole table, its rank by `keys` among the rows of its person, from 0 on.
 
-    Which rows of a person have a rank below m does not depend on the rows of anybody else.
+    Whether a row has a rank below m depends only on the rows of its own person.
 
     Examples
     --------
@@ -245,7 +248,7 @@ def rank_rows_of_persons(persons: Matrix, keys: npt.NDArray[np.uint64]) -> Integ
 def quantise(features: Matrix, resolution: int, divisors: Integers | None = None) -> Matrix:
     """Return trunc(Bφ/√d) as floats with integer values, or raise an `InputError` for rows longer than B/√d.
 
-    d is 1 without `divisors`.
+    B is `resolution`, and d is the row's entry of `divisors`; without divisors, d is 1.
     """
     d = np.ones(1, dtype=np.int64) if divisors is None else divisors
     q = features * (resolution / np.sqrt(np.maximum(d, 1)))[:, None]
@@ -255,7 +258,7 @@ def quantise(features: Matrix, resolution: int, divisors: Integers | None = None
 
 
 def require_short(features: Matrix, q: Matrix, resolution: int, divisors: Integers | None = None) -> None:
-    """Raise an `InputError` for rows whose integers q are longer than B/√d, and for divisors d below 1."""
+    """Raise an `InputError` for rows whose integers q are longer than B/√d (see `quantise`), and for divisors d below 1."""
     d = np.ones(1, dtype=np.int64) if divisors is None else divisors
     if d.min(initial=1) < 1:
         cure = "Count the rows of each person first."
@@ -277,7 +280,7 @@ def require_rows(features: Matrix, labels: Matrix, n_features: int) -> None:
 
 
 def require_room(n_rows: int, most_rows: int) -> None:
-    """Raise an `InputError` for more rows than the total's integers can hold."""
+    """Raise an `InputError` for more rows than a total can have without exceeding the field."""
     if n_rows > most_rows:
         problem = f"The total of this study can have at most {most_rows} rows."
         raise InputError("rows", problem=problem, cure="Share fewer rows.")
@@ -287,4 +290,4 @@ def require_size(vector: Integers, size: int) -> None:
     """Raise an `InputError` for a vector that does not have one number for each sum of a layout."""
     if vector.shape != (size,):
         expected, got = f"{size} sums", f"shape {vector.shape}"
-        raise InputError("vector", expected=expected, got=got, cure="Request it again.")
+        raise InputError("vector", expected=expected, got=got, cure="Request the vector again.")

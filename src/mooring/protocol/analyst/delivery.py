@@ -24,12 +24,14 @@ from mooring.typing import Progress
 
 @dataclass(frozen=True)
 class Delivery(Record):
-    """Who received a result, and the SHA-256 of the model in it; empty without a model."""
+    """The record of a delivery."""
 
     delivered: tuple[str, ...]
+    """Names of the participants for whom a result was written."""
     model_digest: str
+    """SHA-256 of the model in the results; empty without a model."""
     release: Release | None = None
-    """What an attacker may learn from the model about its training rows, if the study limits it."""
+    """What an attacker may learn from the model about its training rows; None if the study does not limit it."""
     command: str = ""
     """The command that was run."""
 
@@ -44,10 +46,10 @@ def deliver(
     command: str = "",
     progress: Progress | None = None,
 ) -> Delivery:
-    """Write each participant's result: the signed model, if there is one, and what the mechanism adds for each.
+    """Write each participant's result: the signed model, if there is one, and what the mechanism adds for this participant.
 
-    `output` gets a folder for each participant; it may be a URL that fsspec knows (s3://…). `override` says who delivers a
-    model above the study's limit, and why; it is signed, and every participant reads it.
+    `output`, a folder or a URL that fsspec knows (s3://…), gets a folder for each participant. `override` says who delivers
+    a model above the study's limit, and why; the override is signed, and every participant reads it.
     """
     require_analyst(study, signing_key)
     folder = Path(folder)
@@ -77,7 +79,7 @@ def deliver(
 
 
 def _require_release(study: Study, risk: float, override: str, *, remedy: str) -> Release | None:
-    """Return the model's risk as it is signed; a risk above the study's limit is refused without an override."""
+    """Return the risk to sign; None if the study sets no limit. Refuse a risk above the limit without an override."""
     if not study.model_limit:
         return None
     require_reasoned("--override", override)
@@ -85,7 +87,7 @@ def _require_release(study: Study, risk: float, override: str, *, remedy: str) -
         return Release(risk)
     if not override:
         measured = f"up to {risk:.1%} may be recognised"
-        measured = measured if risk < 1 else "all may be recognised, because it was neither measured nor bounded"
+        measured = measured if risk < 1 else "all may be recognised: no measurement and no guarantee shows otherwise"
         raise RefusedError(
             "the delivery",
             reason=f"the study's limit is '{study.model_limit}', and of the rows behind this model {measured}",

@@ -1,4 +1,4 @@
-"""`mooring collect`, with which `mooring align` begins: bundles from a folder or any fsspec URL, each verified first."""
+"""`mooring collect`, with which `mooring align` begins: it verifies bundles from a folder or any fsspec URL."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class AcceptedBundle(Record):
 
 @dataclass(frozen=True)
 class IntakeRecord(Record):
-    """The bundles that arrived, and the one that counts for each participant, as the work folder keeps them."""
+    """The record in the work folder: the bundles that arrived, and the one that counts for each participant."""
 
     study: str
     """The study's digest."""
@@ -53,11 +53,11 @@ class IntakeRecord(Record):
     set_aside: tuple[RejectedBundle, ...] = ()
     missing: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
-    """As in `Intake`."""
+    """Participants, as in `Intake`."""
     remembered: dict[str, str] = field(default_factory=dict)
-    """The digest of each participant's bundle that was accepted, now or before, by the participant's name."""
+    """The digest of the bundle that was accepted of each participant, now or before, by the participant's name."""
     copies: dict[str, Copy] = field(default_factory=dict)
-    """Downloaded copies of accepted bundles, by their names in the work folder."""
+    """Downloaded copies of accepted bundles, by the names of their files."""
     command: str = ""
     """The command that was run."""
 
@@ -72,7 +72,7 @@ class Intake:
     missing: tuple[str, ...]
     """Participants without a bundle that could be accepted."""
     gone: tuple[str, ...] = ()
-    """Those of them whose bundle was accepted before, but whose file is gone."""
+    """Missing participants whose bundle was accepted before, but was not found again."""
     record: IntakeRecord | None = None
     """The record in the work folder; None until it is written."""
 
@@ -86,10 +86,10 @@ def collect(
     command: str = "",
     progress: Progress | None = None,
 ) -> Intake:
-    """Accept every valid bundle at `source`, and set the others aside with a reason.
+    """Accept one valid bundle per participant at `source`, and set all other files aside with a reason.
 
-    `source` is a folder or a URL that fsspec knows (s3://, https://, memory://…); only files that end in .bundle are read,
-    and none that is larger than `most_bytes`. The work folder remembers which bundles were accepted, and holds downloads.
+    `source` is a folder or a URL that fsspec knows (s3://, https://, memory://…). Only files whose names end in .bundle and
+    that are no larger than `most_bytes` are read. The work folder keeps the record of accepted bundles, and downloads.
     """
     study.require_roster()
     folder = Path(folder)
@@ -139,7 +139,7 @@ class Register:
         path, cure = folder / INTAKE_FILE, "Restore it, or start with another folder."
         if not path.is_file():
             return cls(folder, study, {}, {})
-        # Without this record a second bundle of the same participant could be accepted, so an unreadable one is an error.
+        # Without this record a second bundle of the same participant could be accepted, so an unreadable record is an error.
         record = read_record(IntakeRecord, path, what="the record of bundles", cure=cure, most_bytes=_MOST_MEMORY)
         if record.remembered and record.study != study.digest:  # writing here would lose that record
             raise RefusedError(
@@ -190,7 +190,7 @@ class Register:
 def _choose_bundle(
     theirs: list[tuple[str, Bundle]], name: str, accepted_before: str | None
 ) -> tuple[Bundle | None, list[RejectedBundle]]:
-    """Return the one bundle of a participant that counts, and why the others do not."""
+    """Return the bundle of a participant that counts, None if none does, and the reasons why the others do not count."""
     kept: dict[str, tuple[str, Bundle]] = {}
     aside: list[RejectedBundle] = []
     # A file with the participant's name goes first, so that a copy under a different name is the one that is set aside.
@@ -224,7 +224,7 @@ def try_verify(path: Path, study: Study) -> Bundle | str:
 def _list_copies(
     bundles: Sequence[Bundle], origins: dict[Path, tuple[str, str]], before: dict[str, Copy]
 ) -> dict[str, Copy]:
-    """Return the downloaded copies of accepted bundles, and the objects that they were downloaded from."""
+    """Return the copies of accepted bundles, downloaded now or before, with the objects that they come from."""
     taken = {bundle.path: bundle.digest for bundle in bundles}
     now = {path.name: Copy(*origin, taken[path]) for path, origin in origins.items() if path in taken}
     known = {(copy.object, copy.digest) for copy in now.values()}

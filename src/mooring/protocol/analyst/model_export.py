@@ -16,7 +16,7 @@ from mooring.protocol.registry import exchange_of
 def export_model(
     study: Study, path: str | Path, *, folder: str | Path, result: str | Path | None = None, force: bool = False
 ) -> Path:
-    """Write a study's model to an ONNX file, from the work folder or, if given, from a delivered result."""
+    """Write a study's model to an ONNX file. The model is read from `result` if that is given, else from the work folder."""
     path = Path(path)
     require_absent(path, force=force)
     exchange = exchange_of(study)

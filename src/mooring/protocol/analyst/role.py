@@ -1,4 +1,4 @@
-"""The role of the analyst, whose methods call the functions of this folder."""
+"""The analyst as a class, with a method for each step: collect, gather, train, open the total, export and deliver."""
 
 from __future__ import annotations
 
@@ -24,17 +24,20 @@ if TYPE_CHECKING:
 
 
 class Engine(Protocol):
-    """Runs the analyst's long steps: `LocalEngine`, or `mooring.engines.dask.DaskEngine`, with the same results."""
+    """Runs the analyst's long steps: `LocalEngine`, or `mooring.engines.dask.DaskEngine` for rotation on a cluster.
+
+    Both accept the same bundles and align them in the same way. Models that they train may differ.
+    """
 
     @property
     def collect(self) -> Callable[..., Intake]:
-        """Accept the valid bundles at an address: `mooring.protocol.analyst.intake.collect`."""
+        """Accept one valid bundle per participant at an address, as `mooring.protocol.analyst.intake.collect` does."""
 
     def gather(self, study: Study, bundles: Sequence[Bundle], folder: Path, options: GatherOptions) -> GatherRecord:
-        """Combine bundles that this engine collected: `Exchange.gather`."""
+        """Combine bundles that this engine collected, as `Exchange.gather` does."""
 
     def train(self, study: Study, folder: Path, options: TrainOptions) -> TrainingRecord:
-        """Train on what was gathered: `Exchange.train`."""
+        """Train on what was gathered, as `Exchange.train` does."""
 
 
 class LocalEngine:
@@ -58,11 +61,13 @@ class Analyst:
     Parameters
     ----------
     study : Study
-        With its roster.
+        The study with its roster.
+    folder : Path
+        The work folder.
     signing_key : SigningKey, optional
         Needed to deliver, and to gather secure sums.
     engine : Engine, optional
-        Runs collecting, gathering and training; by default this process.
+        Collects, gathers and trains; by default in this process.
     """
 
     study: Study
@@ -71,7 +76,7 @@ class Analyst:
     engine: Engine = field(default_factory=LocalEngine, compare=False, repr=False)
 
     def collect(self, source: str | Path, *, progress: Progress | None = None) -> Intake:
-        """Accept the valid bundles at `source`; see `mooring.protocol.analyst.intake.collect`."""
+        """Accept one valid bundle per participant at `source`; see `mooring.protocol.analyst.intake.collect`."""
         return self.engine.collect(self.study, source, self.folder, progress=progress)
 
     def gather(
@@ -90,9 +95,9 @@ class Analyst:
         bundles : sequence of Bundle
             From `collect`.
         mode, certify
-            As for `mooring.protocol.rotation.analyst.alignment.align_bundles`; secure sums have no use for them.
+            As for `mooring.protocol.rotation.analyst.alignment.align_bundles`; secure sums ignore both.
         receipts : path or str, optional
-            The folder of the combiners' receipts, or its URL; rotation has none.
+            The folder of the combiners' receipts, or its URL; rotation has no receipts.
         """
         options = GatherOptions(mode, certify, receipts, self.signing_key, progress=progress)
         return self.engine.gather(self.study, bundles, self.folder, options)
@@ -111,20 +116,20 @@ class Analyst:
         Parameters
         ----------
         learner : str or Learner, default "auto"
-            One of those that the study's mechanism trains; rotation also takes a learner of one's own.
+            A learner that the study's mechanism trains. Rotation also takes a `Learner` object that you made.
         seed : int, default 0
-            Random seed of the training and of the scores.
+            Random seed of the training and of the scores; secure sums ignore it.
         shares : path or str, optional
-            The folder of the combiners' shares of the total, or its URL; rotation has none.
+            The folder of the combiners' shares of the total, or its URL. Secure sums need it, and rotation ignores it.
         outcome : str, default ""
-            The column to predict; empty for the study's label. A total of secure sums with questions predicts most columns.
+            The column to predict; empty for the study's label. From a general total, most columns can be predicted.
         """
         exchange_of(self.study).require_outcome(self.study, outcome)
         options = TrainOptions(learner, seed, shares, progress=progress, outcome=outcome)
         return self.engine.train(self.study, self.folder, options)
 
     def open_total(self, shares: str | Path) -> PairwiseTotal:
-        """Open the total of a study with questions, from which `mooring.mechanisms.sums.answers` reads answers.
+        """Open a general total, from which `mooring.mechanisms.sums.answers` reads answers; other studies have none.
 
         Parameters
         ----------
@@ -134,11 +139,11 @@ class Analyst:
         return exchange_of(self.study).open_total(self.study, self.folder, shares)
 
     def export(self, path: str | Path, *, force: bool = False) -> Path:
-        """Copy what was gathered to a file that other tools read, such as the collaboration matrix of rotation."""
+        """Copy the collaboration matrix of rotation to a file that other tools read; a study of secure sums has none."""
         return exchange_of(self.study).export(self.folder, Path(path), force=force)
 
     def deliver(self, output: str | Path, *, override: str = "") -> Delivery:
-        """Write everybody's result.
+        """Write each participant's result.
 
         Parameters
         ----------

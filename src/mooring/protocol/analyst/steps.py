@@ -38,7 +38,7 @@ def collect(
 
 
 def _open_bundles(workspace: Workspace, bundles: str | Path) -> tuple[str, ...]:
-    """Open the envelopes of bundles in a folder of this machine, and return a sentence on each that is refused."""
+    """Open the envelopes of bundles in a local folder, and return a sentence on each envelope that is refused."""
     from mooring.protocol.messages.bundle import SUFFIX
     from mooring.protocol.messages.envelope import SUFFIX as SEALED
     from mooring.protocol.messages.envelope import open_beside
@@ -59,11 +59,11 @@ def _open_bundles(workspace: Workspace, bundles: str | Path) -> tuple[str, ...]:
 
 
 def describe_intake(intake: Intake) -> Outcome:
-    """Describe the bundles that arrived to a person."""
+    """Return the outcome of an intake, in words for a person."""
     rows = [(bundle.member.name, "accepted") for bundle in intake.bundles]
     rows += [(entry.file, f"set aside: {entry.reason}") for entry in intake.set_aside]
     rows += [
-        (name, "accepted before, but its file is gone" if name in intake.gone else "missing") for name in intake.missing
+        (name, "accepted before, but not found again" if name in intake.gone else "missing") for name in intake.missing
     ]
     accepted = count_noun(len(intake.bundles), "bundle")
     return Outcome(
@@ -85,7 +85,7 @@ def align(
     command: str = "",
     progress: Progress | None = None,
 ) -> Outcome:
-    """Check every bundle at an address, and gather those that are accepted for training."""
+    """Check every bundle at an address, and combine the accepted ones, so that a model can be trained on them."""
     from mooring.protocol.exchange_types import GatherOptions
     from mooring.protocol.registry import exchange_of
 
@@ -145,7 +145,7 @@ def train(
 
 
 def _read_seed(seed: float | None) -> int:
-    """Return a random seed as a form or a command gives it; 0 if none was given."""
+    """Return the whole number that a form or a command gives as random seed; 0 if none is given."""
     if seed is None:
         return 0
     if not (seed >= 0 and float(seed).is_integer()):
@@ -156,7 +156,7 @@ def _read_seed(seed: float | None) -> int:
 
 
 def _seal_results(workspace: Workspace, output: Path, names: Sequence[str]) -> bool:
-    """Write an envelope beside each file of a result; returns False where a participant has no key to seal to."""
+    """Write an envelope beside each file of the results; return False, and write none, if somebody has no key for it."""
     from mooring.protocol.messages.envelope import envelope_of, seal_file
     from mooring.protocol.registry import exchange_of
 
@@ -179,7 +179,7 @@ def deliver(
     command: str = "",
     progress: Progress | None = None,
 ) -> Outcome:
-    """Write everybody's result."""
+    """Write each participant's result, and seal it where that is possible."""
     from mooring.protocol.analyst.delivery import deliver as deliver_results
     from mooring.protocol.transport.addresses import is_url, redact_address
 
@@ -196,5 +196,5 @@ def deliver(
         if are_sealed
         else f"Send each participant the folder {where}/<its name>, and nobody another participant's."
     )
-    notes = () if result.model_digest else ("There is no model in it, since none was trained.",)
+    notes = () if result.model_digest else ("The results hold no model, since none was trained.",)
     return Outcome(result, result.as_dict(), tuple(lines), (hand_off,), notes=notes)

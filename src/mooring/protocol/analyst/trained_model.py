@@ -21,7 +21,7 @@ Training = TypeVar("Training", bound=TrainingRecord)
 
 
 def require_analyst(study: Study, signing_key: SigningKey) -> None:
-    """Raise a `RefusedError` for a key that is not the study's analyst's, because others would refuse what it signs."""
+    """Raise a `RefusedError` unless the key is that of the study's analyst: members refuse what any other key signs."""
     study.require_roster()
     if study.analyst is None or signing_key.public != study.analyst.signing_key:
         reason = "this key is not that of the study's analyst, and others would refuse what it signs"
@@ -44,9 +44,9 @@ def keep_training(folder: Path, training: TrainingRecord) -> None:
 def read_training(
     folder: Path, kind: type[Training], study: Study, specify: Specify, *, made_from: str = ""
 ) -> tuple[Model, Training]:
-    """Return the model that was trained for this study, and its record.
+    """Return the model that was trained for this study, and its record; a model of an earlier state is an error.
 
-    `made_from` is the digest of what it must have been trained on: the alignment's space, or the closing list.
+    `made_from` is the digest of the common space or closing list that the model must come from; empty if any will do.
     """
     again = "Run 'mooring train' again, then deliver."
     record = read_record(kind, folder / TRAINING_FILE, what="the record training.json", cure=again)

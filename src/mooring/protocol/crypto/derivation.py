@@ -1,8 +1,9 @@
-"""Derivation of all random numbers of a participant from one secret.
+"""Derivation of random numbers from a secret: a participant's map, noise and order of rows in rotation, and the anchor.
 
 HKDF-SHA256 derives a key from the secret and the context of the numbers (purpose, study, anchor, scale, shape, digest of the
 matrix they are added to, format), and ChaCha20 turns the key into a stream. The same context gives the same numbers, also
-after a crash or from a restored backup. A different context gives unrelated numbers.
+after a crash or from a restored backup. A different context gives unrelated numbers. Secure sums use such streams of keys
+that are drawn afresh.
 
 A normal number is the inverse distribution function of one 64-bit word of the stream: 63 bits of magnitude and a sign, up to
 9.2 standard deviations. No word is used twice.
@@ -33,7 +34,7 @@ _CHUNK, _AT_ONCE = 2**16, 2**14  # numbers per chunk, and numbers that fit into 
 
 
 def derive(secret: Secret, purpose: str, context: Mapping[str, Any]) -> Secret:
-    """Return the key for one purpose in a context of plain values that JSON can hold."""
+    """Return the key for one purpose in a context, which consists of values that JSON can hold."""
     info = json.dumps(
         {"mooring": _VERSION, "purpose": purpose, **context},
         sort_keys=True,
@@ -57,7 +58,7 @@ class Stream:
     key: Secret
 
     def words(self, chunk: int, count: int, *, start: int = 0) -> npt.NDArray[np.uint64]:
-        """Return the 64-bit words `start` (a multiple of 8) to `start + count` of a chunk. Chunks are independent."""
+        """Return `count` 64-bit words of a chunk from the word `start` on, a multiple of 8. Chunks are independent."""
         nonce = (start // 8).to_bytes(4, "little") + chunk.to_bytes(
             12, "little"
         )  # the first four bytes count blocks of eight words
@@ -65,7 +66,7 @@ class Stream:
         return np.frombuffer(stream, dtype="<u8")
 
     def normals(self, start: int, count: int) -> Matrix:
-        """Return the standard normal numbers `start` to `start + count` of the stream."""
+        """Return `count` standard normal numbers of the stream, from the number `start` on."""
         numbers, step = np.empty(count), _AT_ONCE
         for first in range(start - start % step, start + count, step):
             begin, end, before = max(start, first), min(start + count, first + step), first - first % _CHUNK
@@ -117,7 +118,7 @@ class SecretMap:
         return cls(RigidMap(orthogonal_from_gaussian(gaussian), numbers[n_components**2 :]))
 
     def apply(self, rows: Matrix) -> Matrix:
-        """Map rows X to X O + 1 Ψᵀ."""
+        """Return rows X, mapped to X O + 1 Ψᵀ."""
         return np.asarray(self.__map.apply(rows))
 
     def __repr__(self) -> str:

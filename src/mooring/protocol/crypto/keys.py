@@ -90,7 +90,7 @@ class SigningKey:
         return self._key().public_key().public_bytes_raw().hex()
 
     def sign(self, message: bytes) -> bytes:
-        """Return the signature, 64 bytes; it is always the same for the same message."""
+        """Return the signature of a message, 64 bytes. Equal messages have equal signatures."""
         return self._key().sign(message)
 
     def _key(self) -> Ed25519PrivateKey:
@@ -121,7 +121,7 @@ def verify(public: str, signature: bytes, message: bytes) -> bool:
 
 @dataclass(frozen=True)
 class SealingKey:
-    """A key pair that data are sealed to: HPKE (RFC 9180) with ML-KEM-768 and X25519. An attacker must break both.
+    """A key pair to which data are sealed: HPKE (RFC 9180) with ML-KEM-768 and X25519. An attacker must break both.
 
     Examples
     --------
@@ -171,7 +171,7 @@ BOX_OVERHEAD = 1088 + 32 + 16
 
 
 def seal_box(data: bytes, public: str, *, info: bytes) -> bytes:
-    """Return data encrypted to a public sealing key, so that it opens with the same `info` only."""
+    """Return a box: data encrypted to a public sealing key. It opens only with the private key and the same `info`."""
     return bytes(_load_suite().encrypt(data, _read_sealing_key(public), info=info))
 
 
@@ -212,7 +212,7 @@ def _load_suite() -> Suite:
 
 
 def lock(data: bytes, key: Secret) -> bytes:
-    """Return data encrypted with a secret of 32 bytes, which is used for nothing else."""
+    """Return data encrypted with a secret of 32 bytes, which must not be used for anything but `lock`."""
     nonce = secrets.token_bytes(_NONCE_BYTES)
     return nonce + ChaCha20Poly1305(key.reveal()).encrypt(nonce, data, None)
 
@@ -223,7 +223,7 @@ _NONCE_BYTES, _SALT_BYTES = 12, 16
 
 
 def unlock(data: bytes, key: Secret) -> bytes | None:
-    """Return the data that `lock` encrypted with this secret, or None if it was encrypted with another or is damaged."""
+    """Return the data that `lock` encrypted with this secret; None if another secret was used, or the data are damaged."""
     try:
         return ChaCha20Poly1305(key.reveal()).decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], None)
     except (InvalidTag, ValueError):
@@ -249,10 +249,10 @@ def unlock_with_passphrase(data: bytes, passphrase: str) -> bytes:
 
 
 def _stretch(passphrase: str, salt: bytes) -> Secret:
-    """Return a key from a passphrase, at a cost of 128 MB and about half a second to whoever guesses."""
+    """Return a key from a passphrase. Each guess costs an attacker 128 MB of memory and about half a second."""
     return Secret(Scrypt(salt, 32, n=2**17, r=8, p=1).derive(passphrase.encode()))
 
 
 def derive_key(secret: Secret, purpose: str) -> Secret:
-    """Return the key for one purpose that follows from a secret."""
+    """Return the key that is derived from a secret for one purpose."""
     return Secret(HKDF(SHA256(), 32, salt=b"mooring", info=purpose.encode()).derive(secret.reveal()))

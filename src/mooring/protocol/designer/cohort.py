@@ -1,4 +1,4 @@
-"""A cohort from OMOP tables: a site's table for a study, and the study's draft, which says nothing about rows."""
+"""A cohort from OMOP tables: a site's table for a study, and a draft of the study that says nothing about rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LEFT_OPEN = "Nothing public is known of its values: fill in the possible ones, 
 
 @dataclass(frozen=True)
 class CohortDraft:
-    """What a draft declares that the query and the vocabulary do not say."""
+    """What a draft declares besides what the query and the vocabulary say."""
 
     name: str = "study"
     label: str | None = None
@@ -53,7 +53,7 @@ class Cohort:
     draft: Draft | None
     """The draft that was written beside it; None if the study existed."""
     known: Mapping[str, KnownColumn]
-    """What is publicly known of each column, except that of persons; empty if no draft was written."""
+    """What is publicly known of each column except the column of persons; empty if no draft was written."""
     not_in_study: tuple[str, ...] = ()
     """Columns that the study does not have."""
 
@@ -122,7 +122,7 @@ def write_cohort(
 
 
 def _require_no_persons(rows: CohortRows, person: str) -> None:
-    """Refuse columns that name persons, judging by their names and by the columns that the query makes them of."""
+    """Refuse columns, other than `person`, that name persons, by their own names or those of the columns they come from."""
     names = rows.schema.names
     if person:
         require_column("the column of persons", person, names)
@@ -171,7 +171,7 @@ def _draft(rows: CohortRows, known: Mapping[str, KnownColumn], drafted: CohortDr
 
 
 def _compare(rows: CohortRows, agreed: Mapping[str, Any], person: str) -> list[str]:
-    """Return the columns that a study does not have; raise an `InputError` if one of the study's is missing."""
+    """Return the cohort's columns that the study does not have; refuse a cohort that lacks one of the study's columns."""
     needed = [*_names_in(agreed), *([person] if person else [])]
     missing = [name for name in needed if name not in rows.schema.names]
     if missing:

@@ -1,8 +1,8 @@
-"""The draft of a study, from the header of a table: names and declared types, never the contents of rows.
+"""The draft of a study, made from the names and types of a table's columns, never from the contents of rows.
 
-`infer_kinds`, for `mooring study init`, reads rows for the likely kind of each column, and for nothing else. Ranges,
-categories and classes stay open in the draft, and `Study.read` refuses the file until a person who knows what the columns
-mean has filled them in. Statistics of a site's rows would disclose information about them.
+Only `infer_kinds`, for `mooring study init`, reads rows: they suggest the likely kind of each column, and nothing else.
+Ranges, categories and classes stay open in the draft, and `Study.read` refuses the file until a person who knows what the
+columns mean has filled them in. Statistics of a site's rows would disclose information about these rows.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class DeclaredColumns:
     """Mapping from name to the public day at which ages are counted."""
     missing_words: Mapping[str, Sequence[str]] = field(default_factory=dict)
     kinds: Mapping[str, str] = field(default_factory=dict)
-    """The kinds that `infer_kinds` inferred; used where neither a declaration nor a name decides."""
+    """The kinds that `infer_kinds` inferred, for columns that are not declared. "number" prevails over a name that suggests
+    another kind than "id"; other kinds count only if the name suggests none."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -68,7 +69,7 @@ class DraftSettings:
 
     mechanism: MechanismSettings | Mapping[str, Any] = field(default_factory=lambda: {"name": "rotation"})
     """Settings, or entries of [mechanism] with the mechanism's name. Entries that are left out get defaults: rotation
-    shares all columns of the encoded rows, or 30 components by a Gaussian projection if there are more."""
+    shares all columns of the encoded rows; if there are more than 30, it shares 30 components by a Gaussian projection."""
     smallest_class: int = 3
     image_shape: Sequence[int] = ()
     missing_words: Sequence[str] = ()
@@ -80,7 +81,7 @@ class DraftSettings:
     from_rows: Sequence[str] = ()
     """Columns whose ranges or categories come from sites' rows."""
     remarks: Mapping[str, str] = field(default_factory=dict)
-    """Comments on columns, by name: where a range is from, or why it is open."""
+    """Comments on columns, by name: where a range comes from, or why it is open."""
 
     @property
     def entries(self) -> Mapping[str, Any]:
@@ -111,7 +112,7 @@ def draft_study(
     Returns
     -------
     str
-        TOML. Each open entry has a line marked "TODO". If there is none, `Study.read` reads the text.
+        TOML. Each open entry has a line marked "TODO". `Study.read` refuses the text while there is such a line.
     """
     known, settings = known or DeclaredColumns(), settings or DraftSettings()
     table = open_table(data)
@@ -182,13 +183,13 @@ class Draft:
     text: str
     """The study's file."""
     plain: Mapping[str, Any]
-    """Its tables."""
+    """The tables of the study's file."""
     n_open: int
     """Number of open entries."""
     study: Study | None
     """The study; None while entries are open."""
     forecast: StudyForecast | None
-    """The forecast of the study's results; None where there is none."""
+    """The forecast of the study's results; None while entries are open, or if nothing can be forecast."""
 
 
 def read_draft(text: str) -> Draft:
@@ -217,7 +218,10 @@ _RECOGNISED = {
 
 
 def infer_kinds(data: TableSource) -> dict[str, LikelyKind]:
-    """Return the likely kind of each column of a text file, from its first 1,000 rows; empty for a table with types."""
+    """Return the likely kind of each column of a text file, from its first 1,000 rows; empty for a table with types.
+
+    Columns that cannot be read are left out.
+    """
     table = open_table(data)
     first: Any = None
     with suppress(InputError):  # 'mooring check --fit-only' says what is wrong
@@ -242,10 +246,10 @@ def to_snake_case(name: str) -> str:
 
 
 def recognise_columns(table: OpenTable, known: DeclaredColumns, apart: Collection[str] = ()) -> dict[str, str]:
-    """Return the kind of each column that is not a plain number, by its name, its type in the file or its inferred kind.
+    """Return the kind of each column that does not seem to be a plain number.
 
-    A kind is "id", "birth", "date", "text" or "category". Declared columns and those in `apart`, such as the label, are
-    not judged.
+    A kind is "id", "birth", "date", "text" or "category". It follows from the column's name, its type in the file and its
+    inferred kind. Columns that are declared or listed in `apart`, such as the label, are left out.
     """
     recognised, settled = {}, known.names.union(apart)
     for name in (name for name in table.names if name not in settled):
@@ -264,7 +268,7 @@ def recognise_columns(table: OpenTable, known: DeclaredColumns, apart: Collectio
 
 
 def describe_recognised(data: TableSource, known: DeclaredColumns, apart: Collection[str] = ()) -> dict[str, str]:
-    """Return how a draft treats the columns that `recognise_columns` recognises, in words."""
+    """Return, in words, how a draft treats each column that `recognise_columns` recognises."""
     recognised = recognise_columns(open_table(data), known, apart)
     return {name: _RECOGNISED[kind].format(name=shlex.quote(name)) for name, kind in recognised.items()}
 

@@ -1,9 +1,9 @@
 """Headers of tables, in which sites describe their columns before there is a study.
 
-A header is made from rows and is sent to others. No category, missing word or end of a range in it comes from fewer than
-`FEWEST_ROWS` persons: ranges run from the fifth lowest person's lowest value to the fifth highest person's highest, widened
-and rounded outward. Words that look like names, mail addresses or identifiers are left out. A header contains no count of
-rows.
+A header is made from rows and is sent to others. So no category, missing word or end of a range in it comes from fewer than
+`FEWEST_ROWS` (five) persons: ranges run from the fifth lowest person's lowest value to the fifth highest person's highest,
+widened and rounded outward. Words that look like names, mail addresses or identifiers are left out. A header contains no
+count of rows.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Header:
     ids: tuple[str, ...] = ()
     """Columns that identify rows."""
     undescribed: tuple[str, ...] = ()
-    """Columns without a description: free text, dates that are not written as 2026-01-31, hardly any values."""
+    """Columns without a description, such as free text, names, unusual forms of dates, or columns with hardly any values."""
 
     def __post_init__(self) -> None:
         require_name("site", self.site)
@@ -101,7 +101,7 @@ class Header:
 
 
 def read_header(path: str | Path) -> Header:
-    """Read a header that a site sent. Everything in it is checked, within the limits of a study."""
+    """Read a header that a site sent. Everything in it is checked, with the same bounds as for a study's file."""
     plain = parse_study(read_text(Path(path)))
     require_known("header", plain, {"header", "site", "ids", "undescribed", "columns"})
     if plain.get("header") != 1:
@@ -125,9 +125,9 @@ def infer_header(
 ) -> tuple[Header, tuple[str, ...]]:
     """Describe a table from its rows, which are read into memory; `categorical` names columns whose numbers are codes.
 
-    `person` is the column that names persons; by default a column such as patient_id or mrn. A table without such a column
-    is refused, unless every row is a different person's (`row_per_person`). Returns the header and notes on columns that
-    needed a decision. The notes are for the site only.
+    `person` is the column that names persons; by default it is a column such as patient_id or mrn. A table without such a
+    column is refused, unless every row is a different person's (`row_per_person`). So is a table with rows of too few
+    persons. Returns the header, and notes on columns that needed a decision. The notes are for the site only.
     """
     forms = recognise_forms(data)
     file = open_table(MappedTable(data, forms))
@@ -166,7 +166,7 @@ def infer_header(
 
 
 def _find_person_column(columns: Collection[str], kinds: Mapping[str, str]) -> str:
-    """Return the column that names persons, by its name; a table without one is refused."""
+    """Return the column whose name says that it names persons; refuse a table without such a column."""
     for name in columns:
         if kinds.get(name) == "id" and _PERSON.search(to_snake_case(name)):
             return name
@@ -178,9 +178,10 @@ def _find_person_column(columns: Collection[str], kinds: Mapping[str, str]) -> s
 
 
 def _describe(column: InferredColumn, persons: Persons, *, is_named: bool) -> tuple[Column | None, str]:
-    """Return the declaration of a column from its rows, or None if the header leaves it out; and a note for the site.
+    """Return a column's declaration, made from its rows, and a note for the site, which may be empty.
 
-    `is_named` says that the site itself named the column as a category.
+    The declaration is None if the header does not describe the column. `is_named` says that the site itself named the column
+    as a category.
     """
     if column.kind == "other" or (column.kind == "time" and not column.days.size):
         return None, column.unusable
@@ -223,7 +224,7 @@ def _find_first(column: InferredColumn, persons: Persons) -> npt.NDArray[np.bool
 
 
 def _find_ends(values: Vector, persons: Persons) -> tuple[float, float] | None:
-    """Return the fifth lowest person's lowest value and the fifth highest person's highest; None with few persons."""
+    """Return the fifth lowest person's lowest value and the fifth highest person's highest; None with too few persons."""
     known = ~np.isnan(values)
     owners, places = np.unique(persons[known], return_inverse=True)
     if owners.size < 2 * FEWEST_ROWS:

@@ -1,4 +1,4 @@
-"""One draft of a study from the headers of several sites, with what they do not agree on."""
+"""One draft of a study from the headers of several sites, with everything on which the sites differ."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mooring.tables.cells import is_number
 from mooring.tables.schema import Column, require_column
 from mooring.tables.suggestion import WordMatcher
 
-_MOST_MISSPELT = 1000  # names of a site among which misspelt ones are looked for
+_MOST_MISSPELT = 1000  # a site with more names is not searched for misspelt names
 _LONGEST_COMPARED = 40
-_MOST_ALIKE = 60  # names of a site whose content is compared
-_LEAST_OVERLAP = 0.8  # of the ranges of two columns that may be the same
+_MOST_ALIKE = 60  # a site with more unmatched columns is not searched for columns with the same content
+_LEAST_OVERLAP = 0.8  # columns may be the same if their ranges overlap in at least this share of the union
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class MergedColumn:
 
     name: str
     sites: dict[str, str]
-    """The description of each site; empty for a site without the column."""
+    """By site: its description of the column; empty for a site without the column."""
     conflicts: tuple[str, ...]
-    """Differences that a person must settle; empty if the sites agree."""
+    """Differences on which a person must decide; empty if the sites agree."""
     plain: dict[str, Any] | None
     """The column's entries in the draft, with an empty list for an open entry; None if it is left out."""
 
@@ -61,7 +61,10 @@ def merge_headers(headers: Sequence[Header]) -> tuple[MergedColumn, ...]:
 def _pair_by_content(
     header: Header, headers: Sequence[Header], near: Mapping[str, Mapping[str, str]]
 ) -> dict[str, str]:
-    """Map each column that the site lacks to the site's column with the same content, if neither matches another column."""
+    """Map each column that the site lacks to the site's column with the same content, if neither matches another column.
+
+    The mapping is empty if there are too many columns to compare.
+    """
     lacking = {
         name: other
         for other in headers
@@ -105,8 +108,8 @@ def _find_near(forms: Sequence[str], known: Mapping[str, str]) -> str:
 def _list_forms(name: str, *, misspelt: bool) -> list[str]:
     """Return forms of a name: its letters, its sorted words and, if `misspelt`, its letters without one of them.
 
-    Names that differ in letter case, signs or the order of words share a form; so do names that differ in a letter or
-    two.
+    Names that differ in letter case, signs or the order of words share a form. With `misspelt`, so do longer names that
+    differ in a letter or two.
     """
     words = re.findall(r"[^\W_]+", name.casefold())
     letters = "".join(words)[:_LONGEST_COMPARED]
@@ -123,8 +126,8 @@ def draft_merged(
 ) -> str:
     """Draft a study from merged columns; `label` is the column to predict, if any.
 
-    `mechanism` holds entries of [mechanism] with the mechanism's name; by default it is rotation. The column of
-    persons that it names is not one of the study's columns.
+    `mechanism` holds entries of [mechanism] with the mechanism's name; by default the mechanism is rotation. The column that
+    it names as that of persons is not one of the study's columns.
     """
     settings = DraftSettings() if mechanism is None else DraftSettings(mechanism=mechanism)
     person = str(settings.entries.get("person", ""))
@@ -167,7 +170,7 @@ def _merge(name: str, headers: Sequence[Header], near: Mapping[str, str], alike:
 
 
 def _reconcile(name: str, declared: Mapping[str, Column]) -> tuple[dict[str, Any], list[str]]:
-    """Return the entries of a column that several sites declare, open where they differ too much, and the differences."""
+    """Return the entries of a column that sites declare, and the differences; what differs too much is left open."""
     columns = list(declared.values())
     kinds = {"number" if column.kind == "integer" else column.kind for column in columns}
     words = list(dict.fromkeys(word for column in columns for word in column.missing_words))
@@ -200,7 +203,7 @@ def _reconcile(name: str, declared: Mapping[str, Column]) -> tuple[dict[str, Any
 
 
 def _find_doubtful(words: Sequence[str], declared: Mapping[str, Column]) -> dict[str, list[str]]:
-    """Return the missing words that may be values at other sites, with these sites; a person must settle them."""
+    """Return the missing words that may be values at other sites, each with these sites; a person must decide."""
     known = {site: frozenset(column.missing_words) for site, column in declared.items()}
     sites_of = {
         word: [
@@ -215,7 +218,7 @@ def _find_doubtful(words: Sequence[str], declared: Mapping[str, Column]) -> dict
 
 
 def _hull(columns: Sequence[Column]) -> tuple[list[Any], list[str]]:
-    """Return the range that contains those of all sites; if they are far apart, no range and the reason."""
+    """Return the range that contains the ranges of all sites and no conflict; if they differ much, no range and why."""
     if columns[0].kind == "date":
         days = [column.as_dict()["range"] for column in columns]
         return [min(first for first, _ in days), max(last for _, last in days)], []

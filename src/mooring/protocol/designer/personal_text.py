@@ -1,8 +1,8 @@
 """Text that may point to single persons: mail addresses, identifiers and names, by the form of the words.
 
 The rules are simple on purpose. They miss words without such a form, such as single surnames, which is why `infer_header`
-also requires several persons for each word. They also match some harmless words, such as 'Heart Failure'; a site may
-declare that column as a category.
+also requires several persons for each word. They also match some harmless words, such as 'Heart Failure'; a site may then
+name the column as a category.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _DIGITS, _FEW_DIGITS = re.compile(r"\d{4}"), re.compile(r"\d{3}")  # 'grade 3', 
 def find_personal(words: Collection[str], *, is_named: bool = False) -> str:
     """Return why words may identify single persons; empty if they do not seem to.
 
-    One mail address is enough. Identifiers and names are looked for only in columns that the site did not name as a category
-    itself, and must make up half of the words or more. An identifier has at least four digits in a row, or at least three
-    if it has letters and no space. A name consists of two to four words that begin with a capital letter.
+    One mail address is enough. Identifiers or names must make up half of the words or more. They are not looked for if the
+    site itself named the column as a category (`is_named`). An identifier has at least four digits in a row, or at least
+    three if it has letters and no space. A name consists of two to four words that begin with a capital letter.
 
     Examples
     --------

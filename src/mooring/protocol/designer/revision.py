@@ -24,7 +24,10 @@ from mooring.typing import Progress
 
 
 def enrol_cards(path: Path, cards: Sequence[Path]) -> Study:
-    """Check cards, including the analyst's, enter them in the roster, and write the study's file again."""
+    """Check cards, enter them in the roster, and write the study's file again; the analyst's card may be among them.
+
+    The combining key that the study uses is taken out of its card's file.
+    """
     read, study = {card: read_card(card) for card in cards}, Study.read(path)
 
     def list_names(members: Sequence[Member], role: Role) -> list[str]:
@@ -57,7 +60,7 @@ def enrol_cards(path: Path, cards: Sequence[Path]) -> Study:
 
 
 def write_roster(study: Study, path: Path) -> None:
-    """Write a study that has further members; the file's own comments and layout are kept where that is possible."""
+    """Write a study that has further members. The comments and layout of the file are kept if that is possible."""
     text = read_text(path)
     known = Study.from_dict(parse_study(text))
     text = text.rstrip("\n") + "\n"
@@ -102,7 +105,7 @@ def project_study(
     Parameters
     ----------
     path : path
-        The study's file, which is written again; the projection lies beside it.
+        The study's file, which is written again. The public file is written beside it.
     public_rows : path
         A table of public rows, never of a participant's rows, with the study's columns. Its labels are not read.
     components : int, optional

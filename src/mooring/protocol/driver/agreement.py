@@ -1,4 +1,4 @@
-"""How members agree on a study: cards are gathered, the roster is completed, and everybody compares the fingerprint."""
+"""How members agree on a study: cards are collected, the roster is completed, and everybody compares the fingerprint."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Agreement:
         if self.given.is_analyst:
             if not self.workspace.has_study:
                 self.post.notice(
-                    "There is no draft yet. 'mooring study init' writes study.toml here, and the run goes on."
+                    "There is no draft yet. 'mooring study init' writes study.toml here, and the run then goes on."
                 )
             return self._fetch_cards() or self._accept_own_study()
         return self._fetch_studies()
@@ -63,9 +63,10 @@ class Agreement:
         return moved
 
     def choose_cards(self) -> tuple[list[Path], Cards] | None:
-        """Return the files of all cards, the analyst's last, and the others' cards; None until enough members have joined.
+        """Return the files of the cards to enrol, the analyst's own last, and the cards of the others.
 
-        If fingerprints were accepted beforehand, they determine the members, and all of their cards must be there.
+        Returns None until enough members have joined. If fingerprints were accepted beforehand, only the cards with these
+        fingerprints are chosen, and all of them must be there.
         """
         workspace, own_name = self.workspace, self.workspace.identify().name
         paths = [workspace.root / name for name in workspace.list_files((CARD_SUFFIX,))]
@@ -99,7 +100,11 @@ class Agreement:
             def check(path: Path, sender: str = file.sender) -> None:
                 role, member = read_card(path)
                 if member.name != sender or role == "analyst":
-                    raise RefusedError("the card", reason="it is not its sender's", cure="Ask for the card again.")
+                    raise RefusedError(
+                        "the card",
+                        reason="it is not the sender's own card, or is an analyst's",
+                        cure="Ask for it again.",
+                    )
 
             target = self.workspace.root / file.name
             moved |= self.post.take_in(file, target, _MOST_CARD_BYTES, check, grows=True)
@@ -124,7 +129,7 @@ class Agreement:
                 candidates.append((Study.read(path), path, file.sender))
         drafts = [candidate for candidate in candidates if not candidate[0].is_complete]
         if len(drafts) > 1:  # drafts are not signed, and nobody can say which one is meant
-            self.post.notice(f"There are drafts of {' and '.join(sender for _, _, sender in drafts)}; none is used.")
+            self.post.notice(f"There are drafts from {' and '.join(sender for _, _, sender in drafts)}; none is used.")
         for study, path, sender in candidates:
             if (study.is_complete or len(drafts) == 1) and self._fetch_public_file(study, sender):
                 moved |= self._consider(study, path, sender)
@@ -134,7 +139,7 @@ class Agreement:
         return moved
 
     def _consider(self, study: Study, path: Path, source: str) -> bool:
-        """Accept a draft, or a complete study with this member's keys if a person agrees; return whether it is new."""
+        """Accept a draft or, if a person agrees, a complete study with this member's keys; return whether it was new."""
         workspace, post = self.workspace, self.post
         if not study.is_complete:
             is_known = workspace.has_study and (workspace.study.is_complete or workspace.study.digest == study.digest)
@@ -146,7 +151,7 @@ class Agreement:
             return False  # this member joins first
         key = workspace.vault.signing_key.public
         if study.member_with_key(key) is None and study.helper_with_key(key) is None:
-            post.notice(f"The study of {source} is complete, and your card is not in its roster.")
+            post.notice(f"The study from {source} is complete, but your card is not in its roster.")
             return False
         if not self.answer(ask_about_study(study)):
             return False
@@ -156,13 +161,15 @@ class Agreement:
         return True
 
     def _fetch_public_file(self, study: Study, sender: str) -> bool:
-        """Fetch the public file that a study names; return whether it is there, or none is needed."""
+        """Fetch the public file that a study names; return whether the file is there or not needed."""
         digests, path = list_public_digests(study), self.workspace.study_file.parent / public_file_name(study)
         if not digests or (path.is_file() and hash_file(path, what="the public file") in digests):
             return True
         file = self.post.files.get(PlacedFile(sender, EVERYBODY, path.name).path)
         if file is None:
-            self.post.notice(f"The study of {sender} names a public file, {path.name}, that is not at the place yet.")
+            self.post.notice(
+                f"The study from {sender} names the public file {path.name}, which is not at the place yet."
+            )
             return False
 
         def check(fetched: Path) -> None:

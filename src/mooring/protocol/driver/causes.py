@@ -1,7 +1,7 @@
 """Finds the members for whom everybody waits, from the list of steps and the files at a place.
 
-A participant may wait for a file of the analyst, who cannot make it before somebody else has sent a file. The causes are
-the members at the end of such chains.
+A participant may wait for a file of the analyst, who cannot make this file before somebody else has sent one. The causes
+are the members at the end of such a chain: those who wait for nobody.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Causes:
     """Paths of the files at the place."""
 
     def trace(self, route: Route) -> list[str]:
-        """Return the members that a file waits for in the end; its own sender if the file is there, or could be made now."""
+        """Return the members that hold up a file; its own sender if the file is there, or could be made now."""
         if self._is_there(route):
             return [route.sender]
         return list(dict.fromkeys(self._trace(route.sender, route.step, frozenset())))
@@ -49,7 +49,7 @@ class Causes:
         yield member
 
     def _list_missing(self, member: str, step: Step) -> list[Route]:
-        """Return the routes of files that a member lacks for a step; none if those that are at the place suffice."""
+        """Return the routes of files that a member lacks for a step; empty if the files at the place suffice."""
         arriving = {route.arrivals[member]: route for route in self.routes if member in route.arrivals}
         others = {path: route for path, route in arriving.items() if route.sender != member}
         for item in step.needs:
@@ -71,7 +71,7 @@ class Causes:
 
 
 def _list_earlier(step: Step, makers: Sequence[Step]) -> list[Step]:
-    """Return the steps of a member that make what a step needs, in their order, and the step itself."""
+    """Return the member's earlier steps that make what a step needs, directly or not, in order, and then the step itself."""
     needed = [step]
     for other in reversed(makers[: [maker.name for maker in makers].index(step.name)]):
         if any(_share_files(made, item) for made in other.makes for later in needed for item in later.needs):

@@ -1,9 +1,9 @@
-"""The driver runs every step of a member whose inputs are there, and exchanges files with a place.
+"""The driver takes a member's steps, each as soon as its inputs are there, and exchanges files with a place.
 
 It follows the list of steps. One pass (`Driver.advance`) fetches the files that are addressed to the member, runs
-the steps that are ready, and puts what they made at the place. If a pass is interrupted, the next one continues: it finds
-in the folder what steps have made, compares what was put with the files at the place, and does not accept an older version
-of a file again. Nothing depends on clocks, except for how long a step waits for files that it can do without.
+the steps that are ready, and puts the files that they made at the place. If a pass is interrupted, the next one continues:
+it finds in the folder what steps have made, compares what was put with the files at the place, and does not accept an older
+version of a file again. Nothing depends on clocks, except for how long a step waits for files that it can do without.
 `Driver.look` reports the state and changes nothing.
 """
 
@@ -54,11 +54,12 @@ class Waiting(Record):
     lacks: tuple[str, ...] = ()
     """Inputs that are missing."""
     members: tuple[str, ...] = ()
-    """Members that it waits for: senders of missing files or, where these wait themselves, those whom they wait for."""
+    """Members that the step waits for: each sender of a missing file or, if the sender has to wait itself, the members that
+    the sender waits for."""
     senders: tuple[str, ...] = ()
-    """Senders of missing files, even where these wait for others."""
+    """Senders of missing files, whether or not they wait for others."""
     most_minutes: int = 0
-    """The maximum number of minutes that it waits for them, if it can do without their files; 0 without a limit."""
+    """For how many minutes the step waits at most, if it can do without the missing files; 0 if it cannot."""
 
     def __str__(self) -> str:
         words = f"'{self.title}' waits for {', '.join(self.members) or ' and '.join(self.lacks)}"
@@ -76,16 +77,17 @@ class Turn(Record):
     questions: tuple[OpenQuestion, ...] = ()
     """Questions that nobody has answered yet."""
     left: tuple[str, ...] = ()
-    """Commands of steps that are ready but were not taken: a person has to answer their questions, or to start the run."""
+    """Commands of steps that are ready but were not taken, because a person has to answer their questions or to start the
+    run."""
     members: tuple[Standing, ...] = ()
     """Who has done what, as the files at the place show."""
     is_finished: bool = False
-    """Whether nothing is left to do or to wait for."""
+    """Whether nothing is left to do or to wait for, or the member refused to share."""
     away: str = ""
     """Why the place could not be reached; empty if it was."""
 
     def state_waiting(self) -> str:
-        """Return a sentence or two on what the run waits for, and for whom."""
+        """Return sentences on what the run waits for, and for whom."""
         if self.away:
             return f"The place cannot be reached, and will be tried again: {self.away}"
         parts = [f"Not answered yet: {question.words}" for question in self.questions]
@@ -111,15 +113,15 @@ class Driver:
     progress: Callable[[str], AbstractContextManager[Progress | None]] = lambda title: nullcontext()
     """Shows the progress of a step while it runs, given its title."""
     command: str = COMMAND
-    """The command that records name."""
+    """The command that is written into the records of steps."""
     _tried: dict[str, object] = field(default_factory=dict, repr=False)
-    """The state of the folder after each step that ran. A step is not repeated until this state changes."""
+    """For each step that ran: the state of the folder afterwards. The step does not run again until this state changes."""
     _declined: set[str] = field(default_factory=set, repr=False)
-    """Subjects of questions whose answer was no, and the kinds of consent that were refused."""
+    """Subjects of the questions that were answered with no, and "share" if sharing was refused."""
     _open: list[OpenQuestion] = field(default_factory=list, repr=False)
     """Questions of this pass that nobody has answered."""
     _repeated: list[str] = field(default_factory=list, repr=False)
-    """Names of steps that are taken again although they are done, in their order."""
+    """Names of the steps that are still to be taken again although they are done, in their order."""
 
     def __post_init__(self) -> None:
         journal = Journal(self.workspace.vault_folder, self.place.address if self.place else "")
@@ -153,7 +155,7 @@ class Driver:
             did_something = True
 
     def repeat(self, *names: str) -> None:
-        """Take steps again although they are done, one after the other, once their inputs are there."""
+        """Let later passes take steps again although they are done, one after the other, once their inputs are there."""
         self._repeated = [state.step.name for state in self.list_own_states() if state.step.name in names]
 
     @property
@@ -205,7 +207,7 @@ class Driver:
         return moved
 
     def _seal(self, route: Route, source: Path) -> Path:
-        """Return the envelope of a file for one member, which is made once, or a file for several members as it is."""
+        """Return what goes to the place: for a single recipient, an envelope that is made once; else the file itself."""
         if not route.only_recipient:
             return source
         if (beside := envelope.envelope_of(source)).is_file():  # the step sealed it
@@ -237,7 +239,7 @@ class Driver:
         return moved
 
     def _hand_to_self(self, source: Path, target: Path) -> bool:
-        """Copy a file of this member to where its own steps look for it."""
+        """Copy a file of this member to where its own steps look for it, and return whether a copy was needed."""
         if not source.is_file() or source == target:
             return False
         if target.is_file() and self.post.hash_own(source) == self.post.hash_own(target):
@@ -262,7 +264,8 @@ class Driver:
     def list_own_states(self) -> list[StepState]:
         """Return the steps that a run takes for this member, with their states.
 
-        Once it is too late for bundles, the step that shares rows is left out: it would spend privacy budget for nothing.
+        Once it is too late for bundles, the step that shares rows is left out unless it is done: it would spend privacy
+        budget for nothing.
         """
         return [
             state
@@ -273,7 +276,7 @@ class Driver:
         ]
 
     def _weigh(self, state: StepState, *, note: bool = False) -> Waiting | None:
-        """Return what a step waits for; None if it can run. With `note`, the journal records since when it waits."""
+        """Return what a step waits for; None if it can run. With `note`, the journal records when the wait began."""
         step = state.step
         if AGREED in step.needs and not self.agreement.is_reached:
             return Waiting(step.name, step.title, (AGREED.what,))
@@ -286,7 +289,10 @@ class Driver:
         return Waiting(step.name, step.title, lacks, members, senders, most_minutes) if lacks or missing else None
 
     def _list_awaited(self, step: Step, *, note: bool) -> tuple[list[Route], int]:
-        """Return the routes of files that a step waits for and, if it can do without them, for how many minutes at most."""
+        """Return the routes of the files that a step waits for, and for how many minutes it waits at most.
+
+        The number is 0 if the step cannot do without the files.
+        """
         by_arrival = self._arrange_arriving()
         for awaited in step.awaits or ():
             names, are_enough = awaited.list_missing(self.workspace)
@@ -302,7 +308,7 @@ class Driver:
         return [], 0
 
     def _list_arriving(self, item: Item) -> list[Route]:
-        """Return the routes of files that are part of an item and have not arrived."""
+        """Return the routes of an item's files that have not arrived, except from members that the run goes on without."""
         return [
             route
             for path, route in self._arrange_arriving().items()
@@ -312,7 +318,7 @@ class Driver:
         ]
 
     def _arrange_arriving(self) -> dict[str, Route]:
-        """Return the routes of files for this member by where they arrive."""
+        """Return the routes of the files for this member, each by the path at which its file arrives."""
         if not self.agreement.is_reached:
             return {}
         own_name = self.workspace.identify().name
@@ -321,7 +327,7 @@ class Driver:
         }
 
     def _name_causes(self, missing: list[Route]) -> tuple[str, ...]:
-        """Return the members because of whom files are missing: their senders, or those that the senders wait for."""
+        """Return the members that hold up missing files: the senders, or the members that the senders wait for."""
         senders = tuple(dict.fromkeys(route.sender for route in missing))
         if self.post.place is None or self.post.is_away or not missing:
             return senders
@@ -367,7 +373,7 @@ class Driver:
         return False
 
     def _is_done(self, state: StepState) -> bool:
-        """Whether a step is done and, if it sends files, at least one of them is there to be sent."""
+        """Whether a step is done and is not to be taken again; if it sends files, one of them must be there to be sent."""
         if state.step.name in self._repeated:
             return False
         if not state.is_done or (state.step.name == CHECK and self._is_table_new()):
@@ -376,7 +382,10 @@ class Driver:
         return not routes or any((self.workspace.root / route.source).is_file() for route in routes)
 
     def _is_table_new(self) -> bool:
-        """Whether a run has checked a different table, so that its advice is on other rows; False once rows are shared."""
+        """Whether runs have checked another table than the present one; False once rows are shared.
+
+        The advice of the check is then about other rows.
+        """
         table, known = self.given.answers.get(CHECK, {}).get("data"), self.post.journal.entries.checked
         if not isinstance(table, Path) or not table.is_file() or BUNDLE.is_there(self.workspace):
             return False
@@ -424,7 +433,7 @@ class Driver:
         return {"cards": tuple(paths)}
 
     def _tick_all(self, step: Step) -> dict[str, Value]:
-        """Return the ticks that belong to a person's yes."""
+        """Return a tick for every tick box of a step: a person's yes stands for all of them."""
         return {asked.name: True for asked in step.list_questions(self.workspace) if asked.kind == "tick"}
 
     def _awaits_reading(self) -> bool:
@@ -437,9 +446,10 @@ class Driver:
         return is_asked and (is_attended or not exchange_of(self.workspace.study).adapts_rows(self.workspace.study))
 
     def _agree_on_reading(self, answers: dict[str, Value]) -> dict[str, Value] | None:
-        """Write how a table that differs from the study is read, once a person agrees; return None without an answer.
+        """Write how a table that differs from the study is read, once a person agrees.
 
-        After a no the table is taken as it is, and the step lists what does not fit.
+        Returns no further answers ({}), or None if the person has not answered. After a no the table is taken as it is, and
+        the step lists what does not fit.
         """
         question = ask_about_reading(self.workspace, **answers)  # type: ignore[arg-type]  # as the step 'match' takes them
         if question is None or question.subject in self._declined:
@@ -453,7 +463,7 @@ class Driver:
         return {} if question.subject in self._declined else None
 
     def _answer(self, question: OpenQuestion) -> bool:
-        """Return whether a question has the answer yes; without an answer, it stays open."""
+        """Return whether a question has the answer yes; a question without an answer stays open."""
         answer = self.given.answer(question)
         if answer is None and question.subject not in self._declined:
             answer = self.decide(question)
@@ -477,7 +487,10 @@ class Driver:
         self.tell(Event("took", step.title, outcome))
 
     def _refuse_second_device(self, state: StepState) -> None:
-        """Refuse a step whose file is at the place, although this vault did not put it there: a copy of the vault did."""
+        """Refuse a step whose file is at the place although this vault did not put it there.
+
+        A copy of the vault has probably put it there.
+        """
         if state.is_done:
             return
         for route in self._list_own_routes():
@@ -495,7 +508,7 @@ class Driver:
                 )
 
     def _describe_folder(self) -> object:
-        """Return a value that changes when a file that steps read changes."""
+        """Return a value that changes when one of the files that steps read changes."""
         workspace = self.workspace
         tables = [
             value
@@ -516,7 +529,7 @@ class Driver:
     # State
 
     def _is_finished(self) -> bool:
-        """Whether everything is done, and every file for this member alone has arrived."""
+        """Whether all steps that need no further answer are done, and all files for this member alone have arrived."""
         if not self.agreement.is_reached:
             return False
         if any(not state.is_done for state in self.list_own_states() if self._find_answers(state.step) is not None):
@@ -524,7 +537,10 @@ class Driver:
         return not self.list_missing()
 
     def list_missing(self) -> list[Route]:
-        """Return the routes of files for this member alone that have not arrived, and that none of its steps waits for."""
+        """Return the routes of files that are for this member alone, have not arrived, and are awaited by none of its steps.
+
+        Files of members that the run goes on without do not count.
+        """
         workspace, own_name = self.workspace, self.workspace.identify().name
         awaited = [
             each.file.replace("NAME", "*") for state in self.list_own_states() for each in state.step.awaits or ()

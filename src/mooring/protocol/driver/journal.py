@@ -1,4 +1,4 @@
-"""The record of a member's runs at one place, so that nothing is done twice; and the lock against a second run."""
+"""The record of a member's runs at one place, so that nothing is done twice, and a lock against a second run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Entries(Record):
     checked: str = ""
     """SHA-256 of the table that was checked last."""
     waits: dict[str, float] = field(default_factory=dict)
-    """By `Awaited.file`, the Unix time at which a step began to wait for files that it can do without."""
+    """For each `Awaited.file`: the Unix time at which a step began to wait for files that it can do without."""
 
 
 class Journal:
@@ -86,10 +86,10 @@ class Journal:
         self._save(replace(self.entries, checked=digest))
 
     def measure_wait(self, file: str, *, note: bool) -> float:
-        """Return for how many seconds files have been awaited; with `note`, the first call records the time."""
+        """Return for how many seconds files have been awaited; with `note`, the first call records when the wait began."""
         now = time.time()
         since = self.entries.waits.get(file, now)
-        if note and (file not in self.entries.waits or since > now):  # a clock that was set back
+        if note and (file not in self.entries.waits or since > now):  # the clock was set back
             self._save(replace(self.entries, waits={**self.entries.waits, file: now}))
         return max(0.0, now - since)
 

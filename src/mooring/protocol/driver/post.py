@@ -1,9 +1,9 @@
 """Fetching files from a place and putting files there: each version once, and never an older one.
 
 A fetched file is first written to the vault, checked there, and only then moved to where steps look for it. A
-file that fails the check, for example because it is half written, is left alone until its version changes. Before a file is
-put, the journal records its digest. Later passes compare the file with the one at the place, once for each version that is
-listed there.
+file that fails the check, for example because it is half written, is not looked at again until its version changes. Before
+a file is put, the journal records its digest. Later passes compare the file with the one at the place, once for each version
+that is listed there.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class Post:
     ) -> bool:
         """Fetch a file, check it, and move it to where steps look for it; return whether anything changed.
 
-        `check` may replace the fetched file, for example an envelope by its content. A version that was replaced before is
-        not accepted again. A file that has no later versions (`grows` is False) is fetched once.
+        `check` may replace the fetched file, for example an envelope by its content. A version that a later
+        one has replaced is not accepted again. A file that has no later versions (`grows` is False) is fetched once.
         """
         assert self.place is not None
         version, is_here = f"{file.size} {file.version}", target.is_file()
@@ -113,7 +113,7 @@ class Post:
             self._looked[file.path] = version
             fetched.unlink()
             if digest in versions[:-1]:
-                self.notice(f"The place holds an older copy of {file.path}; the newer one that is here stays.")
+                self.notice(f"The place holds an older copy of {file.path}; the newer copy that is here stays.")
             return False
         try:
             check(fetched)
@@ -129,7 +129,10 @@ class Post:
         return True
 
     def _set_aside(self, file: PlacedFile, version: str, problem: MooringError) -> bool:
-        """Report a version of a file that is not accepted, once. It may be half written, or come from somebody else."""
+        """Report once that a version of a file is not accepted, and return False.
+
+        The file may be half written, or come from somebody else.
+        """
         (self.journal.folder / "fetched").unlink(missing_ok=True)
         self._looked[file.path] = version
         self._noticed.add(file.path)
@@ -139,7 +142,7 @@ class Post:
     def put(self, source: Path, file: PlacedFile, *, grows: bool, public: Sequence[str] = ()) -> bool:
         """Put a file at the place unless it is there, and return whether it was put.
 
-        An envelope that this vault put there stays, although its content has been sealed anew.
+        An envelope that this vault put there stays, even if a new envelope of the same file has been sealed since.
         """
         if not source.is_file():
             return False

@@ -23,19 +23,21 @@ class OpenQuestion(Record):
     """A question that a person answers with yes or no."""
 
     kind: Literal["reading", "members", "study", "share"]
-    """Whether a table is read correctly, these are all members, this is the agreed study, or rows are shared."""
+    """What is asked: whether a table is read correctly, whether the list of members is complete, whether this is the agreed
+    study, or whether rows are shared."""
     subject: str
-    """Digest of what is asked about, so that the answer to one question does not count for another."""
+    """What is asked about, as a digest, so that the answer to one question does not count for another."""
     words: str
     facts: tuple[tuple[str, str], ...] = ()
     """What a person should know before answering: headings and sentences."""
     columns: tuple[tuple[str, ...], ...] = ()
-    """The study's columns with their allowed values, or how they are read; headings first. Empty for other questions."""
+    """For "study" and "share", the study's columns with their allowed values; for "reading", how columns are read. Headings
+    come first. Empty if there is nothing to list."""
     fingerprints: tuple[tuple[str, str], ...] = ()
     """Names and fingerprints, to be compared with those that others read out by telephone."""
     advice: str = ""
-    """What mooring recommends: "share", "do not share" or "cannot tell". Only set for the question about sharing. Where ε is
-    declared, it follows from the study alone."""
+    """What mooring recommends about sharing: "share", "do not share" or "cannot tell". Where ε is declared, the advice
+    follows from the study alone. Empty for other questions, and if no check was made."""
 
 
 Decide = Callable[[OpenQuestion], bool | None]
@@ -62,7 +64,7 @@ class Given:
     """Number of members besides the analyst. Once that many have joined, the analyst is asked whether these are all."""
 
     def answer(self, question: OpenQuestion) -> bool | None:
-        """Return the answer that was given beforehand; None if there is none."""
+        """Return the answer that was given before the run; None if there is none."""
         if question.kind == "share":
             advised = question.advice == "share"
             return {"ask": None, "yes": True, "no": False, "if-advised": advised}[self.share]
@@ -106,20 +108,23 @@ def list_columns(study: Study) -> tuple[tuple[str, ...], ...]:
 
 
 def ask_about_members(cards: Sequence[tuple[Role, Member]]) -> OpenQuestion:
-    """Return the question whether these are all members, with the fingerprints that they read out to the analyst."""
+    """Return the question whether these are all members, with the fingerprint that each must read out to the analyst."""
     fingerprints = tuple(sorted((member.name, card_fingerprint(role, member)) for role, member in cards))
     return OpenQuestion(
         "members",
         " ".join(fingerprint for _, fingerprint in fingerprints),
-        "Are these all members of the study, and did each of them read out this fingerprint to you by telephone? After a "
-        "yes, nobody else can join.",
+        "Once you answer yes, nobody else can join. Is this list of members complete, and has each of them read out to you, "
+        "by telephone, the fingerprint that is shown here?",
         tuple((member.name, role) for role, member in sorted(cards, key=lambda card: card[1].name)),
         fingerprints=fingerprints,
     )
 
 
 def ask_about_reading(workspace: Workspace, data: Path, ignore: Sequence[str] = ()) -> OpenQuestion | None:
-    """Return the question whether a table that differs from the study is read correctly; None if there is nothing to ask."""
+    """Return the question whether a table that differs from the study is read correctly; None if there is nothing to ask.
+
+    There is nothing to ask if the folder has a mapping, or if the table is read as it is or cannot be read at all.
+    """
     from mooring.protocol.participant.reading import propose_reading
 
     reading = propose_reading(workspace, data, ignore=tuple(ignore))
@@ -132,15 +137,15 @@ def ask_about_reading(workspace: Workspace, data: Path, ignore: Sequence[str] = 
     return OpenQuestion(
         "reading",
         subject,
-        "Your table differs from the study's. Is it read correctly, as shown here? A yes writes "
-        f"{workspace.show(workspace.mapping_file)}, where you can change it.",
+        "Your table differs from what the study declares. If you answer yes, the reading that is shown here is written to "
+        f"{workspace.show(workspace.mapping_file)}, a file that you can edit. Is this reading correct?",
         tuple(facts),
         tuple(map(tuple, reading.rules)) if len(reading.rules) > 1 else (),
     )
 
 
 def ask_about_sharing(workspace: Workspace) -> OpenQuestion:
-    """Return the question whether a participant shares its rows in the study of a folder."""
+    """Return the question whether a participant shares its contribution to the study of a folder."""
     from mooring.protocol.participant.membership import read_check
 
     study = workspace.study
@@ -149,7 +154,7 @@ def ask_about_sharing(workspace: Workspace) -> OpenQuestion:
     if checked is not None:
         facts.append(("The check of your rows, which only you see", checked.advice))
     advice = exchange.advise_sharing(study) or (checked.answer if checked is not None else "")
-    words = "Share what these rows contribute? It cannot be taken back."
+    words = "What you share cannot be taken back. Do you want to share the contribution that is made from your rows?"
     return OpenQuestion("share", study.digest, words, tuple(facts), list_columns(study), advice=advice)
 
 

@@ -29,11 +29,11 @@ class Route:
     """The step that makes the file."""
     sender: str
     source: str
-    """Its path below the sender's folder."""
+    """The file's path below the sender's folder."""
     arrivals: Mapping[str, str]
-    """Its path below the folder of each recipient, by the recipient's name; the sender may be one of them."""
+    """The file's path below the folder of each recipient, by the recipient's name; the sender may be a recipient, too."""
     grows: bool = False
-    """Whether a later version may replace it."""
+    """Whether a later version may replace the file."""
 
     @property
     def name(self) -> str:
@@ -47,7 +47,7 @@ class Route:
 
     @property
     def at_place(self) -> PlacedFile:
-        """The file at a place: in an envelope for a single recipient, or else one file for everybody."""
+        """The file at a place: an envelope for a single recipient, or otherwise one file for everybody."""
         recipient = self.only_recipient
         return PlacedFile(self.sender, recipient or EVERYBODY, f"{self.name}{SUFFIX if recipient else ''}")
 
@@ -79,7 +79,7 @@ def bound_bytes(study: Study) -> int:
 
 
 def check_routed(path: Path, route: Route, study: Study) -> str:
-    """Return the signing key of a file's sender, or refuse a file that this route cannot have; envelopes stay closed."""
+    """Return the signing key of a file's sender, or refuse a file that does not fit its route; envelopes stay closed."""
     sender = find_member(study, route.sender)
     assert sender is not None
     with open_plain_file(path, what="the file") as file:
@@ -107,7 +107,7 @@ def find_member(study: Study, name: str) -> Member | None:
 
 
 def roles_of(study: Study, name: str) -> tuple[str, ...]:
-    """Return the roles that a member has in a complete study; the analyst also designs."""
+    """Return the roles that a member has in a complete study; the analyst is also its designer."""
     if study.analyst is not None and name == study.analyst.name:
         return ("everybody", "analyst", "designer")
     usual = "participant" if any(member.name == name for member in study.participants) else "helper"

@@ -22,13 +22,13 @@ class Standing(Record):
     """'participant', 'helper' or 'analyst'; empty while the roster is open."""
     done: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
-    """`done` and `left` are titles of steps whose files are at the place, and of those whose files are not."""
+    """Titles of steps that send files: `done` has joining and the steps with a file at the place, and `left` the others."""
 
 
 def standing_of(study: Study | None, paths: Collection[str]) -> tuple[Standing, ...]:
-    """Return what each member has done. Before a study is agreed on, these are the members whose cards are at the place.
+    """Return what each member has done, given the paths of the files at the place.
 
-    `paths` are those of the files at the place.
+    Before a study is agreed on (`study` is None), the members are those whose cards are at the place.
     """
     if study is None:
         files = [file for file in map(parse_path, paths) if file is not None]
@@ -48,7 +48,10 @@ def standing_of(study: Study | None, paths: Collection[str]) -> tuple[Standing, 
 
 
 def list_standings(members: Collection[Standing]) -> Rows:
-    """Return a table of the steps that each member has done, headings first."""
+    """Return a table of the steps that each member has done, headings first.
+
+    A dash marks a step that is left, and an empty cell a step that the member does not take.
+    """
     titles = list(dict.fromkeys(title for member in members for title in (*member.done, *member.left)))
     rows = [("member", *titles)]
     for member in members:

@@ -1,4 +1,4 @@
-"""What every mechanism's bundle has: who signed it, its digest, and its file."""
+"""What every mechanism's bundle has: its signer, its file, the file's digest and, if it states it, its number of rows."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class Bundle(Protocol):
 
     @property
     def member(self) -> Member:
-        """Who signed it."""
+        """The participant that signed the bundle."""
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the file."""
+        """SHA-256 of the bundle's file."""
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The bundle's file."""
 
     @property
     def n_rows(self) -> int | None:
-        """Number of rows; None if the upload does not state it."""
+        """Number of rows; None if the bundle does not state it."""

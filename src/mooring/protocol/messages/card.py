@@ -1,4 +1,4 @@
-"""Members of a study by name and public keys, and the card that each sends to the study's designer."""
+"""Members of a study by name and public keys, and the card that each member sends to the study's designer."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Member(Record):
     sealing_key: str = ""
     """The key that files for this member are sealed to (HPKE), in base64; helpers need none."""
     sealing_proof: str = ""
-    """The signing key's signature of the sealing key, in hexadecimal: it is in a study's roster, so that the designer
-    cannot enter a different key there and open what is sealed to others."""
+    """The signing key's signature of the sealing key, in hexadecimal. The study's roster has it, so that the designer cannot
+    enter a different sealing key and open what is sealed to others."""
     combining_key: str = ""
-    """The key that shares of secure sums are sealed to in one study (HPKE), in base64. Its private half is destroyed once
-    they are combined. Empty where there is none."""
+    """The key that shares of secure sums are sealed to in one study (HPKE), in base64; empty without one. Its private half
+    is destroyed once the shares are combined."""
     combining_proof: str = ""
     """The signing key's signature of the combining key, in hexadecimal."""
 
@@ -69,19 +69,19 @@ class Member(Record):
 
     @property
     def holds_sealing_key(self) -> bool:
-        """Whether there is a sealing key with a valid proof by the signing key."""
+        """Whether there is a sealing key that the signing key has signed."""
         return self._signed("sealing", self.sealing_key, self.sealing_proof)
 
     @property
     def holds_combining_key(self) -> bool:
-        """Whether there is a combining key with a valid proof by the signing key."""
+        """Whether there is a combining key that the signing key has signed."""
         return self._signed("combining", self.combining_key, self.combining_proof)
 
     def _signed(self, purpose: Purpose, key: str, proof: str) -> bool:
         return bool(key) and verify(self.signing_key, bytes.fromhex(proof), proof_text(purpose, key))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the keys in a fixed order; empty ones are left out."""
+        """Return the fields in a fixed order; empty fields are left out."""
         return {name: value for name, value in super().as_dict().items() if value}
 
 
@@ -109,7 +109,7 @@ class _Card(Record):
         """Write the card's file; no value has a character that TOML escapes."""
         keys = ("name", "signing_key", *(["sealing_key", "sealing_proof"] if self.sealing_key else []), "proof")
         lines = [
-            "# A card of mooring: public keys, and proofs that its writer holds their private halves.",
+            "# A card of mooring: public keys. The proofs are signatures by the signing key.",
             "# A study of secure sums uses one of the combining keys, which is then taken out.",
             f"format = {self.format}",
             f'role = "{self.role}"',
@@ -122,14 +122,14 @@ class _Card(Record):
 
 
 def proof_text(purpose: Purpose, key: str) -> bytes:
-    """Return the bytes that the proof of a sealing or combining key signs."""
+    """Return the bytes that are signed as the proof of a sealing or combining key."""
     return f"mooring {purpose} key\n{key}".encode()
 
 
 def require_name(what: str, name: str) -> None:
-    """Raise an `InputError` for a name that is not a valid file name on every system."""
+    """Raise an `InputError` for a name that is reserved, or that may not be a valid file name on every system."""
     if name == RESERVED_NAME or (isinstance(name, str) and name.partition(".")[0] in _DEVICES):
-        problem = f"The name {name!r} stands for something else where files are exchanged."
+        problem = f"The name {name!r} is reserved: files that are exchanged cannot have it."
         raise InputError(what, problem=problem, cure="Use a name such as 'st-mary-hospital'.")
     if not (isinstance(name, str) and MEMBER_NAME.fullmatch(name) and not name.endswith(".")):
         expected = "up to 64 lower-case letters, digits, dots, hyphens and underscores, a letter or digit first"
@@ -142,9 +142,9 @@ def write_card(
 ) -> None:
     """Write a member's card; it holds no secret.
 
-    The proof is the signing key's signature of the role, the name and the keys that do not change. The sealing key and
-    each combining key have proofs of their own. `signer` is the private half of `member.signing_key`. `further_keys` are
-    combining keys for later studies, each with its proof.
+    The card's proof is the signing key's signature of the role, the name, the signing key and the sealing key. The sealing
+    key and each combining key also have proofs of their own. `signer` is the private half of `member.signing_key`.
+    `further_keys` are combining keys for later studies, each with its proof.
     """
     _require_role(role, member)
     _require_own_sealing_key(member)
@@ -159,19 +159,19 @@ def write_card(
 
 
 def spend_combining_key(path: str | Path) -> None:
-    """Remove the first combining key from a card's file, so that the next study uses the following one."""
+    """Remove the first combining key from a card's file, so that the next study uses the following key."""
     card = _read(path)
     replace(card, combining_keys=card.combining_keys[1:]).write(Path(path))
 
 
 def read_card(path: str | Path) -> tuple[Role, Member]:
-    """Read a card. It is refused if its writer does not hold its signing key, or if it was changed since."""
+    """Read a card; refuse it if one of its proofs was not made with the signing key on it."""
     card = _read(path)
     return card.role, card.member
 
 
 def card_fingerprint(role: Role, member: Member) -> str:
-    """Return what to compare by telephone: it follows from the role, the name and the keys that do not change."""
+    """Return the fingerprint that people compare by telephone: a digest of role, name, signing key and sealing key."""
     return shorten_digest(hashlib.sha256(_signed_text(role, member)).hexdigest())
 
 
@@ -187,7 +187,7 @@ def _read(path: str | Path) -> _Card:
 
 @lru_cache(maxsize=1024)
 def _parse(content: bytes, file_name: str) -> _Card:
-    """Return the card that a file holds. A run reads the same few cards at every step, and their keys are long."""
+    """Return the card that a file holds. It is cached: a run reads the same few cards at every step, and keys are long."""
     try:
         plain = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
@@ -201,7 +201,7 @@ def _parse(content: bytes, file_name: str) -> _Card:
     if not (is_well_formed and verify(member.signing_key, bytes.fromhex(card.proof), _signed_text(role, member))):
         raise RefusedError(
             f"the card of {member.name!r}",
-            reason="its proof was not made with the signing key on it, so it was changed or is not its writer's",
+            reason="its proof was not made with the signing key on it, so the card was changed or forged",
             cure="Ask for the card again, by a way you trust.",
         )
     _require_own_sealing_key(member)
@@ -209,7 +209,7 @@ def _parse(content: bytes, file_name: str) -> _Card:
         if not Member(member.name, member.signing_key, "", "", key, key_proof).holds_combining_key:
             raise RefusedError(
                 f"the card of {member.name!r}",
-                reason="the proof of a combining key was not made with the signing key on it, so it was changed",
+                reason="the proof of a combining key was not made with the signing key on it, so the card was changed",
                 cure="Ask for the card again, by a way you trust.",
             )
     return card
@@ -219,7 +219,7 @@ def _require_own_sealing_key(member: Member) -> None:
     if member.sealing_key and not member.holds_sealing_key:
         raise RefusedError(
             f"the card of {member.name!r}",
-            reason="the proof of its sealing key was not made with the signing key on it, so it was changed",
+            reason="the proof of its sealing key was not made with the signing key on it, so the card was changed",
             cure="Ask for the card again, by a way you trust.",
         )
 
@@ -243,6 +243,6 @@ def _require_role(role: Role, member: Member) -> None:
 
 
 def _signed_text(role: Role, member: Member) -> bytes:
-    """Return the bytes that the card's proof signs; no part of them can contain a line break."""
+    """Return the bytes that are signed as the card's proof; none of the values can contain a line break."""
     lines = ["mooring card", str(_FORMAT), role, member.name, member.signing_key, member.sealing_key]
     return "\n".join(lines).encode()

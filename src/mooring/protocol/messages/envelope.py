@@ -1,9 +1,9 @@
 """Envelopes: a file for one member, sealed to its key and signed by its sender, so that any carrier will do.
 
 The content is encrypted in blocks of 1 MiB with a key that is used for nothing else, by ChaCha20-Poly1305 in the STREAM
-construction (Hoang, Reyhanitabar, Rogaway and Vizár, 2015), as in the file format of age. The nonce of a block states its
-number and whether it is the last, so that blocks cannot be exchanged, left out or cut off. The key is sealed to the
-recipient (HPKE).
+construction (Hoang, Reyhanitabar, Rogaway and Vizár, 2015), as in the file format of the tool age. The nonce of a block
+states the block's number and whether the block is the last, so that blocks cannot be exchanged, left out or cut off. The key
+is sealed to the recipient (HPKE).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MOST_BYTES = 2**50
 def seal_file(
     source: Path, target: Path, *, study: Study, recipient: Member, signer: SigningKey, name: str = ""
 ) -> None:
-    """Write a file sealed to a member of a study; `name` is the content's name, by default the source's."""
+    """Write the envelope of a file for a member of a study; `name` is the content's name, by default that of `source`."""
     if not recipient.holds_sealing_key:
         problem = f"Nothing can be sealed to {recipient.name!r}: its card in the roster has no sealing key."
         raise InputError(
@@ -97,12 +97,12 @@ def open_envelope(source: Path, target: Path, *, study: Study, reader: Vault, na
 
 
 def envelope_of(path: Path) -> Path:
-    """Return the path of the envelope beside a file."""
+    """Return the path of a file's envelope, which lies beside the file."""
     return path.with_name(f"{path.name}{SUFFIX}")
 
 
 def open_beside(path: Path, *, study: Study, reader: Vault, senders: set[str]) -> bool:
-    """Open the envelope beside a file that is not there yet, and return whether there was one to open."""
+    """Open the envelope of a file unless the file is there or has no envelope; return whether an envelope was opened."""
     sealed = envelope_of(path)
     if path.exists() or not sealed.is_file():
         return False
@@ -120,7 +120,7 @@ def _count_blocks(n_bytes: int) -> int:
 
 
 def _context(signer: str, fields: Fields) -> bytes:
-    """Return the context that the key is sealed for: study, sender and recipient."""
+    """Return the context for which the key is sealed: study, sender and recipient."""
     return b"mooring envelope key\n" + bytes.fromhex(f"{fields['study']}{signer}{fields['recipient']}")
 
 

@@ -2,8 +2,9 @@
 
 A model that is delivered is signed by the analyst, in the layout of `mooring.protocol.messages.signed_file`; the analyst's
 own copy has the same fields without a signature. The fields name the outcome, the function, how scores become
-probabilities, and the sizes of the arrays. A reader knows what the study's models of that outcome take and predict. It works
-out which arrays there must be, and refuses any others before it allocates memory for them. Nothing in the file is run.
+probabilities, and the sizes of the arrays. A reader knows what the study's models of that outcome take and predict. So it
+works out which arrays there must be, and refuses other arrays before it allocates memory for them. Nothing in the file is
+run.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ def _list_arrays(model: Model) -> dict[str, npt.NDArray[Any]]:
 
 
 def _list_tensors(fields: Fields, spec: ModelSpec) -> Tensors:
-    """Return the arrays that a file with these fields must hold; refuse fields that are not those of a model."""
+    """Return types and shapes of the arrays that a file with these fields must hold; refuse fields that no model has."""
     function = FUNCTIONS.get(str(fields["function"]))
     if function is None or fields["link"] not in get_args(Link):
         raise refuse_model("it is of a kind that this mooring does not know")

@@ -1,4 +1,4 @@
-"""The public arrays beside a study, which it names by their digest: a projection, or features fitted to pictures."""
+"""The file of public arrays beside a study, which states its digest: a projection, or features fitted to pictures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LARGEST = 1e6  # upper bound of a number in the file, far above any that moorin
 
 
 def read_public_file(study: Study, digest: str, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Matrix]:
-    """Return arrays of these shapes, finite and below 10⁶, from the file beside the study; the file must have the digest."""
+    """Return the arrays in the file beside the study. Refuse a file that has another digest, or arrays of other shapes."""
     cure = f"Put {public_file_name(study)}, which came with the study, beside it."
     if study.folder is None:
         raise StorageError("the public projection", reason="the study was not read from a folder", cure=cure)
@@ -46,11 +46,11 @@ def read_public_file(study: Study, digest: str, shapes: Mapping[str, tuple[int, 
 
 
 def refuse_public_file(what: str) -> RefusedError:
-    """Return the error for a file that has the right digest but not the right content."""
+    """Return the error for a file that has the right digest but the wrong content; `what` names the wrong content."""
     reason = f"its file holds {what}"
     return RefusedError("the public projection", reason=reason, cure="Make it with 'mooring study project'.")
 
 
 def public_file_name(study: Study) -> str:
-    """Name of the file beside the study that holds its public projection."""
+    """Return the name of the file beside the study that holds the study's public arrays."""
     return f"{study.name}{PUBLIC_SUFFIX}"

@@ -1,4 +1,4 @@
-"""Decisions of a person, written as 'NAME: REASON'."""
+"""Decisions of persons, written as 'NAME: REASON'."""
 
 from __future__ import annotations
 

@@ -27,11 +27,11 @@ def find_model_limit(study: Study) -> LeakageLimit:
 
 @dataclass(frozen=True)
 class Release(Record):
-    """What an attacker may learn about the rows behind a model, where the study limits it."""
+    """What an attacker may learn about the rows behind a model, if the study limits this."""
 
     risk: float
-    """The share of rows that an attacker recognises at the false-positive rate of the limit. It is the worse end of the
-    interval of a measurement, or a bound from the noise of secure sums; 1 if there is neither."""
+    """The share of rows that an attacker recognises at the false-positive rate of the limit. It is the upper end of the
+    interval of a measurement, or a bound from the noise of secure sums; 1 without either."""
     override: str = ""
     """Who delivers a model above the limit, and why; empty within the limit."""
 
@@ -69,9 +69,9 @@ class DeliveredModel:
 
     model: Model
     source: str
-    """Digest of what it was trained on: the space of an alignment, or the closing list of secure sums."""
+    """Digest of what the model was trained on: the space of an alignment, or the closing list of secure sums."""
     digest: str
-    """SHA-256 of its file."""
+    """SHA-256 of the model's file."""
     release: Release | None = None
 
 
@@ -80,7 +80,8 @@ def write_delivered_model(
 ) -> str:
     """Write a model, signed by the analyst, and return the SHA-256 of its file.
 
-    `source` is the digest of what it was trained on; `release` is given where the study limits what a model may disclose.
+    `source` is the digest of what the model was trained on. `release` is required if the study limits what the model may
+    disclose.
     """
     fields = {"study": study.digest, "source": source, **({} if release is None else release.as_fields())}
     return sign_model(path, model, fields, signer)
@@ -91,8 +92,8 @@ def read_delivered_model(
 ) -> DeliveredModel:
     """Read the model in a result folder, or refuse it with a reason.
 
-    `source` is the digest of what it must have been trained on: for a combiner, the closing list that it answered. `risk` is
-    the proportion of rows that may be recognised, where the study alone determines it.
+    `source` is the digest of what the model must have been trained on, if known: for a combiner, the closing list that the
+    combiner answered. `risk` is the proportion of rows that may be recognised, if the study alone determines it.
     """
     fields = (*_MODEL_FIELDS, *(_RELEASE_FIELDS if study.model_limit else ()))
     signed: SignedModel = read_signed_model(Path(folder) / MODEL_FILE, study, specify, fields=fields)

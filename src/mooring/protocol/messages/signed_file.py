@@ -1,8 +1,8 @@
-"""Arrays in signed files: the safetensors layout, with bounds on all that is read and one encoding of each content.
+"""Arrays in signed files: the safetensors layout, with bounds on all that is read and a single encoding of each content.
 
 A file is eight bytes of header length, a JSON header, and the arrays one after the other. Readers know beforehand which
-arrays, dtypes and shapes to expect, and rebuild the header they expect from its metadata: a header that differs by one byte
-is refused, so there is no room for duplicate keys, gaps, overlaps or trailing bytes.
+arrays, dtypes and shapes to expect. They compute the expected header from these and from the metadata that they read, and
+refuse a header that differs by one byte. So there is no room for duplicate keys, gaps, overlaps or trailing bytes.
 
 A signed file's metadata are a manifest and its Ed25519 signature. The manifest says what the file holds, who signed it and
 for which study, and gives the SHA-256 of the arrays. So no bit of the file can change unnoticed.
@@ -43,7 +43,7 @@ class TensorSpec(NamedTuple):
 
     @property
     def n_bytes(self) -> int:
-        """Its size in the file."""
+        """The size of the array in the file."""
         return math.prod(self.shape) * np.dtype(_DTYPES[self.dtype]).itemsize
 
     def encode(self, array: npt.NDArray[Any]) -> bytes:
@@ -51,7 +51,7 @@ class TensorSpec(NamedTuple):
         return np.ascontiguousarray(array, dtype=_DTYPES[self.dtype]).reshape(self.shape).tobytes()
 
     def decode(self, data: bytes | memoryview) -> npt.NDArray[Any]:
-        """Return an array from its bytes in the file; it is a copy, in the machine's byte order."""
+        """Return an array from its bytes in the file, as a copy in the machine's byte order."""
         return np.frombuffer(data, dtype=_DTYPES[self.dtype]).reshape(self.shape).astype(_DTYPES[self.dtype][1:])
 
 
@@ -72,7 +72,7 @@ class SignedFile:
     """A signed file that was verified."""
 
     fields: dict[str, str | int]
-    """What its manifest says."""
+    """The fields of the file's manifest, except its kind and format."""
     arrays: dict[str, npt.NDArray[Any]]
     digest: str
     """SHA-256 of the whole file."""
@@ -92,12 +92,12 @@ def encode_header(tensors: Tensors, metadata: Mapping[str, str]) -> bytes:
 
 
 def encode_file(arrays: Mapping[str, npt.NDArray[Any]], tensors: Tensors, metadata: Mapping[str, str]) -> bytes:
-    """Return a whole small file; `tensors` are type and shape of each array, in the order of the file."""
+    """Return the bytes of a whole small file; `tensors` holds type and shape of each array, in the order of the file."""
     return encode_header(tensors, metadata) + b"".join(spec.encode(arrays[name]) for name, spec in tensors.items())
 
 
 def read_header(file: BinaryIO, *, what: str) -> Header:
-    """Read a header without trusting any length it states."""
+    """Read a header without trusting the length that it states; refuse a file without a readable header."""
     size = os.fstat(file.fileno()).st_size
     first = file.read(8)
     length = int.from_bytes(first, "little")
@@ -146,7 +146,7 @@ def write_signed(
     signer: SigningKey,
     mode: int = 0o644,
 ) -> str:
-    """Write a small signed file, and return its SHA-256.
+    """Write a small signed file, and return the SHA-256 of the file.
 
     `fields` are the fields of the manifest. A signature for one `kind` is not valid for another. Arrays are of float32,
     float64, int32 or uint8.
@@ -164,8 +164,9 @@ def read_signed(
 ) -> SignedFile:
     """Read a small signed file, or refuse it with a reason.
 
-    The signer must be one of the public keys `signed_by`, and the manifest must have exactly `fields`. `tensors` returns
-    the expected arrays for the verified fields. Memory is allocated only once the file's length is known to match.
+    The signer must be one of the public keys `signed_by`; `fields` is as for `read_signed_header`. `tensors` returns types
+    and shapes of the expected arrays for the verified fields. Memory is allocated only once the file's length is known to
+    match.
     """
     what = f"the {kind} file"
     with open_plain_file(path, what=what) as file:
@@ -197,7 +198,7 @@ def read_signed_header(
 ) -> tuple[Header, dict[str, str | int]]:
     """Read the header at the beginning of a file, and check the form of its manifest and its signature.
 
-    The manifest must have exactly `fields`. Arrays are not read.
+    Besides kind, format, signer and the digest of the arrays, the manifest must have exactly `fields`. Arrays are not read.
     """
     header = read_header(file, what=what)
     if list(header.metadata) != ["manifest", "signature"]:  # in this order, so that a signature fits one file only

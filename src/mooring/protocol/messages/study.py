@@ -1,4 +1,4 @@
-"""A study: one readable, public file that everybody who takes part holds, and that everything else follows from."""
+"""A study: one readable, public file that every member holds and from which everything else follows."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Study:
     missing_words : tuple of str
         What stands for a missing value besides "?", "NA", "NaN", "null" and an empty cell.
     ids : tuple of str
-        Columns that name rows: they are never uploaded and never features, and are written beside predictions.
+        Columns that name rows. They are never uploaded and never features; they are written beside predictions.
     smallest_class : int
-        A participant that has rows of a class, but fewer than this, does not share: such rows stand out.
+        A participant that has some rows of a class, but fewer than this number, does not share: such rows stand out.
     image_shape : tuple of int
         Shape of the image in every row; empty if rows are not images.
     upload_limits : tuple of str
@@ -119,22 +119,22 @@ class Study:
         return f"{self.name}-{self.digest[:16]}"
 
     def member(self, name: str) -> Member:
-        """The participant or helper called `name`."""
+        """Return the participant or helper called `name`; refuse other names."""
         known = self._by_name or ("the roster, which is empty",)
         require_choice("participant", name, known, cure="Enrol its card with 'mooring study enrol'.")
         return self._by_name[name]
 
     def member_with_key(self, signing_key: str) -> Member | None:
-        """The participant that signs with this key, if there is one."""
+        """Return the participant that signs with this key; None if there is none."""
         return self._by_key.get(signing_key)
 
     def helper_with_key(self, signing_key: str) -> Member | None:
-        """The helper that signs with this key, if there is one."""
+        """Return the helper that signs with this key; None if there is none."""
         return next((helper for helper in self.helpers if helper.signing_key == signing_key), None)
 
     @property
     def analysts_key(self) -> str:
-        """The analyst's signing key; a study without a roster is refused."""
+        """The analyst's signing key; a study without a complete roster is refused."""
         self.require_roster()
         return self.analyst.signing_key if self.analyst else ""
 
@@ -171,7 +171,7 @@ class Study:
             )
 
     def require_same(self, fields: Mapping[str, object], *, what: str) -> None:
-        """Raise a `RefusedError` if a file's fields name another study, by its digest or, if they have one, its nonce."""
+        """Raise a `RefusedError` unless a file's fields have this study's digest and, if they have a nonce, its nonce."""
         if fields.get("study") != self.digest or fields.get("nonce", self.nonce) != self.nonce:
             raise RefusedError(
                 what,
@@ -182,7 +182,7 @@ class Study:
     def with_members(
         self, participants: Sequence[Member] = (), analyst: Member | None = None, helpers: Sequence[Member] = ()
     ) -> Study:
-        """Return the study with further members; members who are enrolled already are not changed."""
+        """Return the study with further members; refuse a second analyst, and a different card of an enrolled member."""
         known, helping = _by_names(self.participants, participants), _by_names(self.helpers, helpers)
         if analyst is not None and self.analyst not in (None, analyst):
             problem = "The roster already has an analyst, and a study has only one."
@@ -216,12 +216,12 @@ class Study:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], *, folder: Path | None = None) -> Study:
-        """Return the study with these values, from `as_dict` or from a study's file."""
+        """Return the study with these values, which `as_dict` returned or a study's file holds."""
         return cls(**study_entries(plain), folder=folder)
 
     @classmethod
     def read(cls, path: str | Path) -> Study:
-        """Read and validate a study's file. An unknown entry is an error, because it may be a misspelt one."""
+        """Read and validate a study's file. An unknown entry is an error, because it may be misspelt."""
         return cls.from_dict(read_plain(Path(path)), folder=Path(path).parent)
 
     def write(self, path: str | Path) -> None:
@@ -259,7 +259,7 @@ class Study:
         for member in everybody:
             needs_key = self.mechanism.seals_anchor and member in self.participants
             if (needs_key or member.sealing_key) and not member.holds_sealing_key:
-                problem = f"The member {member.name!r} has no sealing key that it signed."
+                problem = f"The member {member.name!r} has no sealing key that is signed with its signing key."
                 raise InputError("roster", problem=problem, cure=CARD_CURE)
         if self.helpers and not self.mechanism.takes_helpers:
             problem = f"Studies of {self.mechanism.name} have no helpers, and the roster has {len(self.helpers)}."
@@ -269,7 +269,7 @@ class Study:
 
 
 def _by_names(members: Sequence[Member], further: Sequence[Member]) -> tuple[Member, ...]:
-    """Return the members of a role with further ones, each once."""
+    """Return the members of a role together with further members, each name once."""
     known = {member.name: member for member in members}
     for member in further:
         if known.setdefault(member.name, member) != member:

@@ -1,4 +1,4 @@
-"""Reading of a study's file: TOML that people write, with the same meaning whatever its layout."""
+"""Reading of a study's file: TOML that people write, whose layout does not change its meaning."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read_text(path: Path) -> str:
 
 
 def parse_study(text: str) -> dict[str, Any]:
-    """Return the tables of a study's text, after checking bounds within which parsing takes about a second."""
+    """Return the tables of a study's text; refuse a text that would take more than about a second to parse."""
     require_size(text)
     if _LONG_KEY.search(text):  # a parser takes time that grows with the square of a key's parts
         problem = "The study's file has a key that consists of 17 or more parts."
@@ -84,7 +84,7 @@ class _Rows(Record):
 
 @dataclass(frozen=True)
 class RangeSource(Record):
-    """The table [ranges]: which declared ranges and categories come from rows, and who says that they are public."""
+    """The table [ranges]: which declared ranges and categories come from rows, and who confirms that these are public."""
 
     from_rows: tuple[str, ...] = ()
     """Columns, the label among them, whose range, categories or classes 'mooring study merge' took from sites' rows."""
@@ -131,7 +131,7 @@ class _Label(Record):
 
 @dataclass(frozen=True)
 class _Column(Record):
-    """A table of [[columns]]; `names` instead of `name` declares many columns alike."""
+    """A table of [[columns]]; with `names` instead of `name`, it declares several columns alike."""
 
     name: str | None = None
     names: tuple[str, ...] | None = None
@@ -205,11 +205,11 @@ def _check_limits(limits: _Limits) -> None:
 
 
 def declared_columns(plain: Mapping[str, Any]) -> tuple[Column, ...]:
-    """Read the [[columns]] of a header, within bounds."""
+    """Read the [[columns]] of a header, within the bounds of a study's columns."""
     entries = plain.get("columns", [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise InputError(
-            "columns", expected="tables, [[columns]]", got="a list of other values", cure="Correct the header."
+            "columns", expected="tables, [[columns]]", got="values of other types", cure="Correct the header."
         )
     return _read_columns(entries)
 
@@ -220,7 +220,7 @@ def _read_columns(entries: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
     unfilled = [entry for entry in entries if [] in (entry.get("range"), entry.get("categories"))]
     if still_open := [
         repr(entry["name"]) for entry in unfilled if "name" in entry
-    ]:  # in a draft, each has its own table
+    ]:  # a draft has one table per open column
         raise InputError(
             "columns",
             expected="filled in",
@@ -242,7 +242,7 @@ def _columns_from(plain: Mapping[str, Any]) -> tuple[Column, ...]:
         got = (
             "both"
             if "name" in plain and "names" in plain
-            else "neither, or a name that is empty or has spaces around it"
+            else "neither, or a name that is empty, has spaces around it or is not text"
         )
         raise InputError("a column", expected='name = "…" or names = ["…", …]', got=got, cure="Name every column.")
     where = f"column {names[0]!r}"
@@ -282,7 +282,7 @@ def _range_of(where: str, ends: Sequence[Any] | None) -> tuple[float, float]:
         raise InputError(
             f"range of {where}",
             expected="two numbers, [lowest, highest]",
-            got="nothing" if ends is None else "a list of other values",
+            got="nothing" if ends is None else "a list that is not two numbers",
             cure="Declare the range that the values can take, from what the column means and not from the data.",
         )
     try:

@@ -35,17 +35,17 @@ _NO_LIMITS = """
 _RANGES = """\
 # Columns whose ranges or categories were taken from the sites' rows. Take a column out once you have replaced its range or
 # categories by what is publicly known to be possible, or let a person confirm that all of them are public:
-# confirmed = "NAME: REASON". Until then, secure sums carry no guarantee, since it assumes that ranges are public.
+# confirmed = "NAME: REASON". Until then, secure sums carry no guarantee, since a guarantee assumes that ranges are public.
 """
 _LABEL = """\
-# What is predicted: kind = "classes" with their names, "number" with a range, or "none". {}.
+# What is predicted: kind = "classes" with the names of the classes, "number" with a range, or "none". {}.
 """
 _COLUMNS = """\
 # Columns, in the order of the encoded rows. Ranges and categories should follow from what a column means, not from
-# data. missing = "refuse", "fill" (the middle) or "indicate" (the middle, and a further column marks it); outside = "refuse"
-# or "clip". missing_words of a column hold in that column only. kind = "date" has a range of days,
-# ["2000-01-01", "2026-12-31"]; kind = "age" is a date of birth, taken as the age in years at a public day:
-# at = "2026-01-01", range = [0, 110].
+# data. missing = "refuse", "fill" (with the middle of the range or, for words, with no category) or "indicate" (as "fill",
+# and a further column marks it); outside = "refuse" or "clip". missing_words of a column hold in that column only.
+# kind = "date" has a range of days, ["2000-01-01", "2026-12-31"]; kind = "age" is a date of birth, taken as the age in years
+# at a public day: at = "2026-01-01", range = [0, 110].
 """
 _ROSTER = """\
 # Who takes part, by public keys. 'mooring study enrol' enters them from the cards that 'mooring join' writes.
@@ -55,9 +55,9 @@ _ROSTER = """\
 def render_study(
     plain: Mapping[str, Any], *, above: str = "", below: str = "", remarks: Mapping[str, str] | None = None
 ) -> str:
-    """Return the values of `Study.as_dict` as commented TOML, which `Study.read` reads as the same study.
+    """Return the values of `Study.as_dict` as commented TOML; `Study.read` reads the same study from it.
 
-    In a draft, open ranges, categories and classes are empty lists. `above` and `below` are comments around the entries
+    In a draft, open entries are empty lists. `above` and `below` are comments around the entries
     of [mechanism]; `remarks` are comments on columns, by name.
     """
     remarks = remarks or {}
@@ -69,7 +69,8 @@ def render_study(
         render_table(plain["mechanism"]) + below,
         f"\n[rows]\n{_ROWS}",
         render_table(plain["rows"]),
-        "\n[label]\n" + _LABEL.format("The analyst sees it" if mechanism.shows_labels else "It is not shared"),
+        "\n[label]\n"
+        + _LABEL.format("The analyst sees all labels" if mechanism.shows_labels else "Labels are not shared"),
         *[f"# {remarks[name]}\n" for name in [plain["label"].get("column", "")] if name in remarks],
         render_declaration(plain["label"]),
         *([f"\n[limits]\n{_LIMITS}", render_table(plain["limits"])] if "limits" in plain else [_NO_LIMITS]),
@@ -90,7 +91,7 @@ def render_study(
 
 
 def _likeness(numbered: tuple[int, Mapping[str, Any]]) -> tuple[int, dict[str, Any]]:
-    """Return the key by which columns are grouped into one table; a column with an open entry stays alone."""
+    """Return a key that is equal for columns that share one table; a column with an open entry has its own."""
     place, column = numbered
     return (place if [] in column.values() else -1), _without_name(column)
 
@@ -140,7 +141,10 @@ def render_value(value: Any) -> str:
 
 
 def _wrap(words: Sequence[str]) -> list[str]:
-    """Return the items of a list in lines of up to a hundred characters, each line without its last comma."""
+    """Return the items of a list in lines of up to a hundred characters; longer items have their own line.
+
+    Lines do not end with a comma.
+    """
     lines, line = [], ""
     for word in words:
         if line and len(line) + len(word) > 100:

@@ -1,4 +1,4 @@
-"""What an audit compares a study with: uploads of rows by other methods, and secure sums of the same columns."""
+"""Operating points that an audit compares with a study: other methods that upload rows, and sums of the same columns."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:  # attacks take a second to load, and a draft does not need th
     from mooring.audit import OperatingPoint, SumPoint
 
 WIDEST_WITHOUT_PROJECTION = 30
-"""Encoded rows that are wider are projected, unless a draft says otherwise."""
+"""A draft projects encoded rows of more columns than this, unless it declares otherwise."""
 ANCHOR_NOISE, DATA_NOISE = 0.1, 0.5
-"""v and σ of drafts, and of compared methods whose kind of noise the study does not have."""
+"""v and σ of drafts. Compared methods use them for a kind of noise that the study does not have."""
 
 
 def drafted_projection(study: Study) -> Projection:
-    """Return the projection that a draft of the same columns has."""
+    """Return the projection that a draft with the same columns would have."""
     m = study.n_features
     if m <= WIDEST_WITHOUT_PROJECTION:
         return no_projection(m)
@@ -32,7 +32,7 @@ def drafted_projection(study: Study) -> Projection:
 
 
 def drafted_features(study: Study) -> FeatureMap:
-    """Return the features of secure sums that a draft of the same columns has."""
+    """Return the features that a draft of secure sums with the same columns would have."""
     settings = SumSettings(features="pictures" if study.image_shape else "columns")
     return make_features(settings, study.schema, study.image_shape)
 
@@ -40,7 +40,7 @@ def drafted_features(study: Study) -> FeatureMap:
 def list_contrast(
     parts: Partition, projection: Projection, asked: AuditRequest, *, noises: tuple[float, float], n_anchor_rows: int
 ) -> Sequence[OperatingPoint]:
-    """Return points of the requested methods that upload rows, at the requested noise or at `noises` (v and σ)."""
+    """Return points of the requested methods, which upload rows, at the requested noise or else at `noises` (v, σ)."""
     from mooring.audit import PointGrid, root_mean_square
 
     if not asked.methods:
@@ -56,7 +56,7 @@ def list_contrast(
 
 
 def contrast_to_sums(parts: Partition, projection: Projection, asked: AuditRequest) -> Sequence[OperatingPoint]:
-    """Return points that upload rows, for comparison with sums; by default, one point with noise on the rows."""
+    """Return points at which rows are uploaded, for comparison with sums; by default, one with noise on the rows."""
     from mooring.audit import point_with_noise
 
     h = projection.n_components

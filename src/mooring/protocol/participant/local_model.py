@@ -19,7 +19,7 @@ def measure_local_only(
 ) -> Score | None:
     """Score a model of the rows as they are, by five-fold cross-validation; None if there is too little to learn from.
 
-    If there are more than `most_rows` rows, the model is trained on a stratified sample of them.
+    If there are more than `most_rows` rows, a stratified sample of `most_rows` rows is used instead.
     """
     if labels is None or study.label.kind == "none" or rows.shape[0] < 2 * ROW_FOLDS:
         return None

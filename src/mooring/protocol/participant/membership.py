@@ -17,18 +17,18 @@ from mooring.serialization import read_record
 
 CHECK_FILE, SUMMARY_FILE, SHARE_FILE = "check.json", "checked.json", "share.json"
 N_STUDIES = 20
-"""Combining keys on a card; each study of secure sums in which its owner combines uses one."""
+"""Number of combining keys on a card. Each study of secure sums uses one of them, if the card's owner combines there."""
 
 
 def make_member(name: str, vault: Vault, *, combines: bool = False) -> Member:
-    """Return a participant or analyst by its vault's public keys; `combines` draws a combining key for one study."""
+    """Return a participant or analyst with the vault's public keys; `combines` draws a combining key for one study."""
     combining = _draw_combining_key(vault) if combines else ("", "")
     sealing = _prove(vault, "sealing", vault.sealing_key.public)
     return Member(name, vault.signing_key.public, *sealing, *combining)
 
 
 def _draw_combining_key(vault: Vault) -> tuple[str, str]:
-    """Draw a combining key; returns its public half, and the proof that the vault's owner drew it."""
+    """Draw a combining key; returns its public half, and the signature of the vault's owner for it."""
     return _prove(vault, "combining", vault.draw_combining_key())
 
 
@@ -72,12 +72,12 @@ def revoke_cards(vault: Vault) -> int:
 
 
 def find_member(vault: Vault, study: Study) -> Member:
-    """Return the entry of a vault's owner, a participant or helper, in the study's roster."""
+    """Return the roster's entry of a vault's owner, who must be a participant or a helper."""
     return study.helper_with_key(vault.signing_key.public) or find_membership(vault, study)
 
 
 def find_membership(vault: Vault, study: Study) -> Member:
-    """Return the entry of a vault's owner, which must be a participant, in the study's roster."""
+    """Return the roster's entry of a vault's owner, who must be a participant."""
     study.require_roster()
     member = study.member_with_key(vault.signing_key.public)
     if member is None:
@@ -94,7 +94,7 @@ def find_membership(vault: Vault, study: Study) -> Member:
 def refuse_small_classes(
     study: Study, class_counts: Mapping[str, int] | None, why: str
 ) -> Iterator[InputError | RefusedError]:
-    """Yield an error for each class that has rows, but fewer than the study allows; `why` says what is wrong with them."""
+    """Yield an error for each class that has some rows, but fewer than the study allows; `why` says why that is bad."""
     for name, count in (class_counts or {}).items():
         if 0 < count < study.smallest_class:
             reason = f"fewer than {study.smallest_class} rows have the label {name!r}, and {why}"
@@ -103,7 +103,7 @@ def refuse_small_classes(
 
 
 def read_check(vault: Vault, study: Study) -> CheckSummary | None:
-    """Return what sharing needs of the last check in this study; None if there was none, or its record is damaged."""
+    """Return what sharing needs to know of the last check in this study; None without a record that can be read."""
     path = vault.study_path(study.folder_name) / SUMMARY_FILE
     try:
         return read_record(CheckSummary, path, what="the record of the check", cure="Run 'mooring check' again.")
@@ -112,7 +112,7 @@ def read_check(vault: Vault, study: Study) -> CheckSummary | None:
 
 
 def recall_exceeded(vault: Vault, study: Study, rows_digest: str) -> tuple[str, ...] | None:
-    """Return the limits that the last check did not show to be kept; None unless it was a check of these rows."""
+    """Return the limits that checks of these rows did not show to be kept; None unless the last check was of these rows."""
     checked = read_check(vault, study)
     return checked.exceeded if checked is not None and checked.rows_digest == rows_digest else None
 
@@ -122,8 +122,8 @@ def require_limits(
 ) -> tuple[str, tuple[str, ...]]:
     """Refuse a first upload whose rows were not checked (`exceeded` is None), or that exceeds limits without an override.
 
-    Returns the override and the limits that it overrides, both empty if all limits are kept. A bundle that is issued
-    again keeps those of the first time, which are in the ledger.
+    A study without limits refuses nothing. Returns the override and the limits that it overrides. Both are empty if no
+    limit is exceeded, and for a bundle that is issued again without an override: the ledger has those of the first time.
     """
     if not study.upload_limits:
         return "", ()
@@ -135,8 +135,11 @@ def require_limits(
         return "", ()
     reason, cure = "these rows were not checked", "Run 'mooring check' on this very table first."
     if exceeded:
-        reason = "it was not shown that the upload keeps to it"
-        cure = "Do not share, ask for more noise, or add --override 'NAME: REASON' to 'mooring share'; your report shows it."
+        reason = "the upload was not shown to keep to this"
+        cure = (
+            "Do not share, ask for more noise, or add --override 'NAME: REASON' to 'mooring share', which your report will "
+            "show."
+        )
     asks = f"the study asks for {' and '.join(map(repr, study.upload_limits))}"
     raise RefusedError("the upload", reason=f"{asks}, and {reason}", cure=cure)
 
@@ -144,7 +147,7 @@ def require_limits(
 def hand_out(shared: ShareResult, kept: Path, output: Path, command: str) -> ShareResult:
     """Copy a bundle out of the vault, from `kept` to `output`.
 
-    The record beside `kept` is written first. It says what was shared, and by whose override.
+    Before that, a record is written beside `kept`. It says what was shared, and by whose override.
     """
     shared = replace(shared, command=command)
     write_atomically(kept.with_name(SHARE_FILE), shared.to_json().encode(), mode=0o600, what="the vault")

@@ -1,4 +1,4 @@
-"""Suggests how to read a participant's table where it differs from the study's, and puts the suggestion in words."""
+"""Suggests how to read a participant's table that differs from what the study declares, and words the suggestion."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class Reading:
 def suggest_reading(
     workspace: Workspace, data: Path, declare: Callable[[TableMapping], TableMapping] = lambda known: known
 ) -> SuggestedMapping:
-    """Complete the mapping of a folder for a table; `declare` adds what a person says to what the file says."""
+    """Return the mapping of a folder, completed for a table; `declare` adds what a person says to the mapping's file."""
     study, path = workspace.study, workspace.mapping_file
     known = declare(read_mapping(path) if path.exists() else TableMapping())
     return suggest_mapping(study.schema, data, known, further=[exchange_of(study).person_column(study)])
 
 
 def propose_reading(workspace: Workspace, data: Path, *, ignore: tuple[str, ...] = ()) -> Reading | None:
-    """Return how a table without a mapping could be read; None if it has one, or is read as it is.
+    """Return how a table could be read; None if the folder has a mapping, or the table is read as it is or not at all.
 
-    Words of the table are named only where they are recognised as the study's own categories.
+    Words of the table are quoted only if they are recognised as categories of the study.
     """
     if workspace.mapping_file.exists():
         return None
@@ -63,7 +63,7 @@ def propose_reading(workspace: Workspace, data: Path, *, ignore: tuple[str, ...]
 
 
 def count_unread(suggested: SuggestedMapping) -> dict[str, int]:
-    """Return how many words of each column the study does not know, except where a category stands for all others."""
+    """Return how many words of each column the study does not know. Columns with a category for all others are left out."""
     columns = suggested.mapping.columns
     return {
         name: len(words)
@@ -73,7 +73,7 @@ def count_unread(suggested: SuggestedMapping) -> dict[str, int]:
 
 
 def _list_rules(mapping: TableMapping) -> list[tuple[str, str, str]]:
-    """Return the rules of columns as `TableMapping.describe` does, with the words that are translated."""
+    """Return the rules of columns as `TableMapping.describe` does, but with the translated words, not their number."""
     rules = []
     for name, source, described in mapping.describe():
         words = mapping.columns[name].words.items()

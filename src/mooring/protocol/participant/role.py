@@ -1,4 +1,4 @@
-"""A participant, step by step: join, deal or receive the anchor, check, share, combine, predict."""
+"""A participant, step by step: join, make the anchor (as dealer), check, share, combine (as combiner), predict."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # attacks and learners take a second to load, which sharing n
 
 @dataclass(frozen=True)
 class Participant:
-    """One organisation in one study. There is a command for every step, too.
+    """One organisation in one study. Each of its steps also has a command.
 
     Examples
     --------
@@ -76,8 +76,9 @@ class Participant:
         output : Path
             The file to write.
         **files : str or Path
-            What the step needs. "combine" needs `bundles`, the folder or URL of all bundles, and writes a receipt of them;
-            with `list`, the analyst's closing list, it writes this combiner's share of the total instead.
+            What the step needs; "deal" needs nothing. "combine" needs `bundles`, the folder or URL of all bundles, and
+            writes a receipt for them. With `list`, the analyst's closing list, it writes this combiner's share of the total
+            instead.
         """
         exchange = exchange_of(self.study)
         return exchange.take_step(step, self.vault, self.study, output=output, files=files, progress=progress)
@@ -93,16 +94,15 @@ class Participant:
     ) -> Inspection:
         """Check rows before anything leaves: whether they fit, what makes them easy to recover, and what attacks recover.
 
-        What is found is kept in the vault: `share` refuses rows that are not shown to keep to the study's limits. If any
-        check of these rows finds a limit exceeded, the limit remains exceeded, even if a check with another seed does not
-        find it.
+        The findings are kept in the vault, since `share` refuses rows that were not shown to keep the study's limits. A
+        limit that one check of these rows finds exceeded remains exceeded, even if a check with another seed finds it kept.
 
         Parameters
         ----------
         data : path or data frame
             The rows to be shared.
         seed : int
-            Random seed of the sample and of the self-attack.
+            Random seed of the sample of rows and of the simulated attack.
         command : str
             The command that was run, for the record.
         """
@@ -141,10 +141,10 @@ class Participant:
         return kept
 
     def keep_predictions(self, predictions: Predictions, *, command: str = "") -> PredictionRecord:
-        """Write a summary of predictions, which holds no predicted value, to the vault for the report, and return it.
+        """Write a summary of predictions to the vault, for the report, and return it; it holds no predicted value.
 
-        If the rows had no labels, there is no score; the earlier record, if there is one, is then kept except for its
-        `release`. `command` is the command that was run.
+        If the rows had no labels, and so no score, an earlier record is kept except for its `release`. `command` is the
+        command that was run.
         """
         from mooring.protocol.participant.prediction import PREDICT_FILE, PredictionRecord
 
@@ -186,7 +186,7 @@ class Participant:
             The study's anchor file; secure sums have none.
         override : str
             Who shares, and why, as 'NAME: REASON'. It is required if the check does not show that the study's limits are
-            met, and is then stored in the record of what was shared; otherwise it is ignored.
+            kept, and is then stored in the record of what was shared. Otherwise only its form is checked.
         command : str
             The command that was run, for that record.
         """
@@ -203,11 +203,13 @@ class Participant:
         )
 
     def recall_check(self) -> str:
-        """Return what the last check decided about the rows that were shared."""
+        """Return what the last check decided about the rows that were shared, or that they were not checked last."""
         entry = Ledger(self.vault.folder).entry(self.study.digest)
         checked = read_check(self.vault, self.study)
         if entry is None or checked is None or checked.rows_digest != entry.rows_digest:
-            return "The last check was not of these rows. Run 'mooring check' on them to see what they disclose."
+            return (
+                "The last check, if any, was not of these rows. Run 'mooring check' on them to see what they disclose."
+            )
         return f"The check of these rows: {checked.advice}"
 
     def predict(
@@ -247,7 +249,9 @@ class Participant:
 def check_table_fit(
     study: Study, data: TableSource, *, ignore: Sequence[str] = (), progress: Progress | None = None
 ) -> tuple[TableFit, list[str]]:
-    """Return how a table fits a study, and what `share` would refuse or leave out. The study needs no roster.
+    """Return how a table fits a study, and sentences on what `share` would refuse, adapt or leave out.
+
+    The study needs no roster.
 
     Parameters
     ----------
@@ -257,7 +261,7 @@ def check_table_fit(
     ignore : sequence of str
         Columns of the table that the study does not declare and that are ignored.
     progress : callable, optional
-        Called with the amount of work that is done, and its total.
+        Called with the amount of work that is done and the total amount.
     """
     exchange, persons = exchange_of(study), PersonCounts()
     options: dict[str, Any] = {"ignore": ignore, "person": exchange.person_column(study), "progress": progress}
@@ -274,5 +278,8 @@ def _describe_adapted(fit: TableFit) -> list[str]:
         return []
     n_cells = sum(problem.n_cells for problem in fit.problems)
     unfit = f"{count_noun(n_cells, 'cell or line does', 'cells or lines do')} not fit the study"
-    adapts = "numbers are clipped, other cells filled, and rows without a label or person left out"
+    adapts = (
+        "numbers are clipped, other cells are taken as missing or as 'other', and lines with a wrong number of fields and "
+        "rows without a label or person are left out"
+    )
     return [f"{unfit}. 'mooring share' does not refuse them: {adapts}."] if n_cells else []

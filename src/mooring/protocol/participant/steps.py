@@ -21,7 +21,7 @@ _PROBLEMS = ("column", "got", "what to do", "expected", "cells", "first rows")
 
 
 def open_participant(workspace: Workspace) -> Participant:
-    """Return the participant that the study and the vault in a folder belong to."""
+    """Return the participant that has the study and the vault of a folder."""
     from mooring.protocol.participant.role import Participant
 
     return Participant(workspace.study, workspace.vault)
@@ -45,7 +45,7 @@ def join(
     command: str = "",
     progress: Progress | None = None,
 ) -> Outcome:
-    """Make or open a vault, and write a card; `revoke` makes the combining keys of older cards useless."""
+    """Make or open a vault, and write a card; `revoke` destroys the combining keys of older cards that were not used."""
     from mooring.protocol.messages.card import card_fingerprint, require_name
     from mooring.protocol.participant.membership import issue_card, revoke_cards
     from mooring.protocol.storage.vault import Vault
@@ -98,7 +98,7 @@ def match(
     command: str = "",
     progress: Progress | None = None,
 ) -> Outcome:
-    """Write how a site's own table is read, with suggestions where names and cells differ from the study's."""
+    """Write a mapping, which says how a site's own table is read; suggest rules where names and cells differ."""
     from mooring.atomic_io import write_atomically
     from mooring.protocol.participant.reading import count_unread, describe_unknown, suggest_reading
     from mooring.protocol.participant.role import check_table_fit
@@ -146,7 +146,7 @@ def match(
 
 
 def read_by_mapping(workspace: Workspace, data: Path) -> TableSource:
-    """Return a table with the mapping of the folder, if it has one."""
+    """Return a table that is read by the folder's mapping, or the path itself if the folder has no mapping."""
     from mooring.protocol.registry import exchange_of
     from mooring.tables.mapping import MappedTable, read_mapping
 
@@ -158,7 +158,7 @@ def read_by_mapping(workspace: Workspace, data: Path) -> TableSource:
 
 
 def state_mapping(workspace: Workspace) -> tuple[str, ...]:
-    """Return a sentence on the mapping by which tables are read, which came with the folder or was written here."""
+    """Return a sentence on the mapping by which tables are read, which may not be this member's own; empty without one."""
     from mooring.tables.mapping import read_mapping
 
     path = workspace.mapping_file
@@ -202,7 +202,7 @@ def fit(
 
 
 def _note_fit(workspace: Workspace, result: TableFit) -> None:
-    """Note whether the table fits, and whether sharing would refuse it, in which case later steps wait."""
+    """Note whether the table fits, and whether sharing would refuse the table, so that later steps wait."""
     from mooring.protocol.registry import exchange_of
 
     study = workspace.study
@@ -211,7 +211,7 @@ def _note_fit(workspace: Workspace, result: TableFit) -> None:
 
 
 def _list_problems(fit: TableFit) -> Rows:
-    """Return what does not fit as a table, headings first."""
+    """Return a table of what does not fit, headings first."""
     rows = [
         (
             problem.column,
@@ -237,7 +237,7 @@ def check(
     command: str = "",
     progress: Progress | None = None,
 ) -> Outcome:
-    """Attack the rows of a table as others could, and write the page that says what to do."""
+    """Attack the rows of a table as others could, and write a page that advises whether to share them."""
     from mooring.atomic_io import require_writable
     from mooring.protocol.registry import exchange_of
 
@@ -290,7 +290,7 @@ def share(
     command: str = "",
     progress: Progress | None = None,
 ) -> Outcome:
-    """Write the bundle of a table."""
+    """Write the bundle of a table, and an envelope of it unless its content is sealed or the analyst has no sealing key."""
     from mooring.protocol.messages.envelope import envelope_of, seal_file
     from mooring.protocol.registry import exchange_of
 
@@ -344,7 +344,7 @@ def take_own_step(
 
 
 def advise_sharing(workspace: Workspace) -> tuple[str, bool] | None:
-    """Return what the last check decided, and whether that is a warning; None if there was no check."""
+    """Return what the last check decided, and whether that is a warning; None if no check is on record."""
     from mooring.protocol.participant.membership import read_check
 
     checked = read_check(workspace.vault, workspace.study)
@@ -355,7 +355,7 @@ def advise_sharing(workspace: Workspace) -> tuple[str, bool] | None:
 
 
 def _open_result(person: Participant, result: str | Path) -> None:
-    """Open the envelopes of a result in a folder of this machine."""
+    """Open the envelopes in the folder of a result; the files at a URL are not touched."""
     from mooring.protocol.messages.envelope import open_beside
     from mooring.protocol.registry import exchange_of
     from mooring.protocol.transport.addresses import is_url, local_path

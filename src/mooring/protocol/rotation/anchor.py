@@ -1,13 +1,13 @@
 """The anchor, and the secrets with which a participant perturbs its rows and the anchor.
 
 The anchor is encrypted with a key of its own, and that key is sealed to every participant's key (HPKE). The dealer signs
-the file, so anybody may carry it. Whoever opens it checks the dealer's signature, the study with its roster, and that the
-anchor is what the study says: r × h, centred, with orthonormal columns.
+the file, so anybody may carry it. Whoever opens the file checks the dealer's signature, the study with its roster, and that
+the anchor is as the study demands: r × h, centred, with orthonormal columns.
 
 A participant's map, its anchor noise, its private-data noise and the order of its rows are derived from the vault's secret
-and from their purpose. The map and the anchor noise do not depend on the rows, so that no change of the rows can lead to a
-second, different anchor representation. The noise and the order of the rows depend on the rows, but not on their order in
-the file.
+and from the purpose of each. The map and the anchor noise do not depend on the rows, so that no change of the rows can lead
+to a second, different anchor representation. The noise on rows and the order of the rows depend on the rows, but not on
+their order in the file.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Anchor:
     matrix: npt.NDArray[np.float64]
     """The anchor, of shape (r, h)."""
     digest: str
-    """SHA-256 of the matrix; it is secret, because noise is derived from it."""
+    """SHA-256 of the matrix; this digest is secret, because noise is derived from it."""
     file_digest: str
     """SHA-256 of the sealed file; public."""
 
@@ -118,7 +118,7 @@ def most_anchor_bytes(study: Study) -> int:
 
 
 def _tensors(study: Study) -> dict[str, TensorSpec]:
-    """Return the arrays of an anchor file: its key, sealed to each participant in turn, and the encrypted anchor."""
+    """Return the arrays of an anchor file: the anchor's key, sealed to every participant, and the encrypted anchor."""
     inside = _sealed_tensors(study)
     n_bytes = len(encode_header(inside, {"study": study.digest})) + inside["anchor"].n_bytes
     return {
@@ -128,7 +128,7 @@ def _tensors(study: Study) -> dict[str, TensorSpec]:
 
 
 def _context(study: Study, member: Member) -> bytes:
-    """Return the context that a key is sealed for; HPKE opens it with the same `info` only."""
+    """Return the context for which the key is sealed; HPKE opens the key only with the same `info`."""
     return b"mooring anchor key\n" + bytes.fromhex(study.digest + member.signing_key)
 
 
@@ -140,7 +140,7 @@ def _sealed_tensors(study: Study) -> dict[str, TensorSpec]:
 def deal_anchor(vault: Vault, study: Study, path: Path) -> str:
     """Make the study's anchor from the dealer's secret, write it sealed and signed, and return the file's SHA-256.
 
-    The vault keeps the sealed file, so that doing this again writes the same file.
+    The vault keeps the sealed file, so that a second call writes the same file.
     """
     rotation_of(study)
     member = find_membership(vault, study)
@@ -187,7 +187,7 @@ class Perturbation:
         return self._noise("anchor noise", scale, shape, self.anchor.digest)
 
     def data_noise(self, n_rows: int, rows_digest: str) -> Stream:
-        """Return the noise W of the rows, row after row of the bundle."""
+        """Return the noise W of the rows, in the order of the rows in the bundle."""
         shape = (n_rows, rotation_of(self.study).n_components)
         return self._noise("data noise", rotation_of(self.study).data_noise_scale, shape, rows_digest)
 
@@ -198,7 +198,7 @@ class Perturbation:
         return np.asarray(add_noise(mapped, scale, self.anchor_noise, precision="float32"))
 
     def order(self, n_rows: int, rows_digest: str) -> npt.NDArray[np.int64]:
-        """Return a secret, uniformly random order of the rows."""
+        """Return the secret, uniformly random order of the rows in the bundle."""
         return Stream(self._key("order", {"rows": n_rows, "added_to": rows_digest})).permutation(n_rows)
 
     def _noise(self, purpose: str, scale: float, shape: tuple[int, ...], added_to: str) -> Stream:
@@ -211,5 +211,5 @@ class Perturbation:
 
 
 def used_anchor(vault: Vault, study: Study) -> Path:
-    """Return the path of the anchor file that was used to share in this study."""
+    """Return the path of the vault's copy of the anchor file with which rows were shared in this study."""
     return vault.study_folder(study.folder_name) / _USED

@@ -1,15 +1,16 @@
 """A participant's upload as a file: representation, noisy anchor representation, labels, and nothing else.
 
-Every number is float32, whatever it was before, and the manifest says only which study, whose key, how many rows, and which
-anchor file was used. Before the analyst reads an array, it checks the signature, that the signer is in the roster, and that
-length, names, types and shapes are those of the study. Then it reads the arrays block by block, and checks
-their digest, that all numbers are finite, that the study declares the labels, and that anchor representation and rows can be
-those of an honest participant. The bounds of this last check follow from the distributions that they are drawn from.
+Every number is float32, whatever it was before. The manifest names the study, the signer's key, the number of rows, the
+anchor file and the digest of the arrays, and nothing else about the rows. Before the analyst reads an array, it checks the
+signature, that the signer is in the roster, and that length, names, types and shapes are those of the study. Then it reads
+the arrays block by block, and checks their digest, that all numbers are finite, that the study declares the labels, and
+that the anchor representation and the rows can be those of an honest participant. The bounds of this last check follow from
+the distributions of an honest participant's map and noise.
 
     B = A O + 1 Ψᵀ + v W',        Y = X O + 1 Ψᵀ + σ W.
 
-Legend: A the anchor (r × h, centred, orthonormal columns), O orthogonal, Ψ, W and W' standard normal, X encoded rows (of
-d numbers between −1 and 1 each, projected on h orthonormal directions); b and w̄ the mean rows of B and W', w a row of W;
+Legend: A the anchor (r × h, centred, orthonormal columns); O orthogonal; Ψ, W and W' standard normal; X the encoded rows,
+each of d numbers between −1 and 1, projected on h orthonormal directions; b and w̄ the mean rows of B and W'; w a row of W;
 n = r − 1.
 
 An honest participant is beyond each end of a bound with a probability of 1e-9 at most:
@@ -20,9 +21,9 @@ An honest participant is beyond each end of a bound with a probability of 1e-9 a
 - The singular values of B − 1bᵀ are those of (I 0)ᵀ + v G with G normal, n × h. Up to fluctuations, they lie between the
   edges of their law for large h. Each is v-Lipschitz in G, so that it deviates from its mean by v t with a probability of at
   most exp(−t²/2).
-- A row of Y − 1bᵀ is an encoded row, no longer than √d, with noise: σ w − v w̄.
+- A row of Y − 1bᵀ is a row of X O, which is no longer than √d, plus the noise σ w − v w̄.
 
-Where v is so large that a direction may vanish in noise, a rank-poor anchor representation passes these bounds.
+Where v is so large that a direction may vanish in noise, an anchor representation of too low a rank passes these bounds.
 """
 
 from __future__ import annotations
@@ -82,11 +83,11 @@ class RowBundle:
     """SHA-256 of the file."""
     n_rows: int
     anchor_digest: str
-    """SHA-256 of the sealed anchor file that was used; it is the same for all participants of an honest dealer."""
+    """SHA-256 of the sealed anchor file that was used. If the dealer is honest, all participants use the same file."""
     anchor_representation: npt.NDArray[np.float64]
     """B_i, of shape (r, h), in float64."""
     has_full_rank: bool
-    """Whether the anchor representation spans all directions; one that does not would stop everybody's alignment."""
+    """Whether the anchor representation spans all directions; otherwise it would stop everybody's alignment."""
     path: Path
     _offsets: Mapping[str, int] = field(repr=False)
     _n_components: int = field(repr=False)
@@ -94,7 +95,7 @@ class RowBundle:
 
     @property
     def is_away(self) -> bool:
-        """Whether its file must be fetched to be read."""
+        """Whether the file must be fetched before it can be read; False, because the file is on this machine."""
         return False
 
     @contextmanager
@@ -105,7 +106,7 @@ class RowBundle:
     def blocks(
         self, rows_at_once: int = 65_536, *, start: int = 0, stop: int | None = None
     ) -> Iterator[tuple[Single, npt.NDArray[Any] | None]]:
-        """Yield rows `start` to `stop`, and their labels if the study has any, a block at a time."""
+        """Yield blocks of the rows from `start` up to, but without, `stop`, each with its labels, or None without labels."""
         stop = self.n_rows if stop is None else stop
         for first in range(start, stop, rows_at_once):
             count = min(rows_at_once, stop - first)
@@ -121,7 +122,7 @@ class RowBundle:
         return next(self.blocks(self.n_rows))[0]
 
     def labels(self) -> npt.NDArray[Any] | None:
-        """Return all labels: class numbers (int64), numbers (float64), or None."""
+        """Return all labels: class numbers (int64) or numbers (float64); None if the study has no label."""
         return next(self.blocks(self.n_rows))[1]
 
     def _read(self, name: str, start: int, count: int) -> Single:
@@ -133,13 +134,13 @@ class RowBundle:
 
 
 def centre_anchors(anchor_representations: Matrix) -> tuple[Matrix, Matrix]:
-    """Return anchor representations of shape (..., r, h) without their mean rows, and the mean rows."""
+    """Return anchor representations, of shape (..., r, h), minus their mean rows, and these mean rows."""
     means = anchor_representations.mean(axis=-2)
     return np.asarray(anchor_representations - means[..., None, :]), means
 
 
 def bundle_tensors(study: Study, n_rows: int) -> dict[str, TensorSpec]:
-    """Return the arrays of a bundle with `n_rows` rows."""
+    """Return the type and shape of each array of a bundle with `n_rows` rows."""
     h = rotation_of(study).n_components
     tensors = {
         "anchor_representation": TensorSpec("F32", (rotation_of(study).n_anchor_rows, h)),
@@ -171,8 +172,8 @@ def find_data_start(study: Study, *, n_rows: int) -> int:
 def verify_bundle(path: Path, study: Study, *, block_bytes: int = _BLOCK_BYTES) -> RowBundle:
     """Read a bundle from somebody who is not trusted, or refuse it with a reason.
 
-    Memory does not grow with what the file claims: its claims are compared with its length first, and its arrays are read
-    in blocks of `block_bytes`.
+    Memory does not grow with what the file claims to hold: the claims are first compared with the file's length, and the
+    arrays are read in blocks of `block_bytes`.
     """
     with open_plain_file(path, what=_WHAT) as file:
         header, fields = read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
@@ -214,13 +215,13 @@ def verify_bundle(path: Path, study: Study, *, block_bytes: int = _BLOCK_BYTES) 
 
 
 def read_bundle_header(path: Path) -> tuple[Header, Fields]:
-    """Return the header of a bundle after checking its signature; no study is needed, and no array is read."""
+    """Return a bundle's header and manifest after checking the signature; no study is needed, and no array is read."""
     with open_plain_file(path, what=_WHAT) as file:
         return read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
 
 
 def _read_checked(file: BinaryIO, spec: TensorSpec, hashes: Iterable[_Hash], block_bytes: int) -> Iterator[Single]:
-    """Yield some rows of an array at a time, after checking that they are finite; a vector has rows of one number."""
+    """Yield an array block by block, after checking that its numbers are finite; a vector has rows of one number."""
     width = spec.shape[1] if len(spec.shape) == 2 else 1
     step = 4 * width * max(1, block_bytes // (4 * width))
     for start in range(0, spec.n_bytes, step):
@@ -254,7 +255,7 @@ def _require_rows(rows: Single, mean: Single, farthest: float) -> None:
 
 
 def _require_anchor(representation: npt.NDArray[np.float64], study: Study) -> None:
-    """Refuse an anchor representation that is moved, scaled or poor in rank: it would misplace its participant's rows."""
+    """Refuse an anchor representation that `explain_anchor` finds fault with: it would misplace its participant's rows."""
     reason = explain_anchor(representation, study)
     if reason is not None:
         raise RefusedError(
@@ -279,7 +280,7 @@ def explain_anchor(representation: Matrix, study: Study) -> str | None:
     distance, farthest = float(np.linalg.norm(mean)), math.sqrt((1 + v**2 / r) * float(chdtri(h, FALSE_REFUSAL)))
     if not distance <= farthest:
         return (
-            f"its anchor representation lies {distance:.3g} from the origin, but a map moves it at most {farthest:.3g}"
+            f"its anchor representation lies {distance:.3g} from the origin, and an honest one at most {farthest:.3g}"
         )
     values = np.sqrt(np.maximum(np.linalg.eigvalsh(centred.T @ centred)[[0, -1]], 0.0))
     least, most = bound_singular_values(r, h, v)
@@ -300,12 +301,13 @@ def bound_norm(n_rows: int, n_components: int, noise_scale: float) -> tuple[floa
 
 
 def bound_singular_values(n_rows: int, n_components: int, noise_scale: float) -> tuple[float, float]:
-    """Bounds on the singular values of a centred anchor representation.
+    """Return bounds on the singular values of a centred anchor representation.
 
     Notes
     -----
-    The edges are the extremes of z(x), the inverse of v²h times the Stieltjes transform of the squared singular values'
-    law (Dozier and Silverstein, 2007), for x above zero (lower edge) and between −1 and 0 (upper edge).
+    Let x be v²h times the Stieltjes transform, at z, of the law of the squared singular values (Dozier and Silverstein,
+    2007), and z(x) the inverse function. The squared lower edge is the maximum of z(x) over x > 0, and the squared upper
+    edge is the minimum of z(x) over −1 < x < 0.
     """
     n, h, v = n_rows - 1, n_components, noise_scale
     bulk, share = v**2 * (n - h), v**2 * h

@@ -9,17 +9,18 @@ from mooring.protocol.rotation.scheme import dealing_member, rotation_of
 _LIMITATIONS = (
     "A high fit with the others' anchor shows that an upload's anchor representation was made from the same anchor. It does "
     "not show that its rows and labels are true.",
-    "Scores marked as simulated come from an audit's participants, among whom rows like those of the study were split. They "
-    "are not scores of the study itself.",
+    "Scores marked as simulated come from an audit, which split rows like those of the study among simulated participants. "
+    "They are not scores of the study itself.",
 )
 _DISHONEST = (
-    "Training uses at most {limit:g} times as many rows of a participant as the median participant has, and leaves out "
-    "participants that contradict the others' models or make them worse for most others. A dishonest participant can still "
-    "do some harm, and several together can do more. 'One dishonest site' in the documentation states how much was measured."
+    "Training uses at most {limit:g} times as many rows of a participant as the median participant has. It leaves out a "
+    "participant if models of the others do not predict its labels, or if its rows make models worse for most others. A "
+    "dishonest participant can still do some harm, and several together can do more. The page 'One dishonest site' of the "
+    "documentation states how much harm was measured."
 )
 _NO_MAJORITY = (
-    "With three participants or fewer, each is compared with two others at most. If one of these is dishonest, no majority "
-    "of them is honest, and nothing shows whose rows are false."
+    "With three participants or fewer, each is compared with two others at most. If one of these others is dishonest, they "
+    "have no honest majority, and nothing shows whose rows are false."
 )
 
 
@@ -52,7 +53,7 @@ def _list_agreed(study: Study) -> list[str]:
         f"{len(study.columns)} declared columns become {study.n_features} numbers a row; {kept} shared.",
         f"Method: {settings.described.title}. Every participant moves its rows by a secret rigid map of its own and uploads "
         f"once. An anchor of {settings.n_anchor_rows} rows, secret from the analyst, lets the uploads be aligned.",
-        f"Noise on the rows themselves: Gaussian, of scale σ = {sigma:.3g} on every uploaded number. Encoded numbers lie "
+        f"Noise on the rows themselves: Gaussian, of scale σ = {sigma:.3g} on every number of a row. Encoded numbers lie "
         "between −1 and 1. Attacks measure the effect of the noise; nothing is proved."
         if sigma > 0
         else "No noise on the rows themselves: each upload is an exact rigid image of them, or of what a projection keeps. "
@@ -112,7 +113,7 @@ def _state_terms(study: Study) -> Terms:
 
 
 def _state_views(study: Study) -> tuple[tuple[str, str], ...]:
-    """Return who sees what."""
+    """Return pairs of a party and what it sees."""
     settings = rotation_of(study)
     labels = ", the label of every row" if study.label.kind != "none" else ""
     counts = ", how many rows of each class" if study.label.kind == "classes" else ""
@@ -178,12 +179,12 @@ def _state_upload(study: Study) -> tuple[str, ...]:
         taken = f"a public projection ({settings.projection}) makes {h} mixtures of them"
     noise = f"Gaussian noise of scale {sigma:g} is added" if sigma > 0 else "no noise is added to the rows"
     anchor_noise = f"with noise of scale {v:g}" if v > 0 else "without noise"
-    label = f", and the label '{study.label.column}' of every row, as it is" if study.label.kind != "none" else ""
+    label = f" It also holds every row's label '{study.label.column}', as it is." if study.label.kind != "none" else ""
     return (
         f"The method is {settings.described.title}. Every participant uploads one file (a bundle), once, to the analyst.",
         f"It holds, for every row, {h} numbers: the {len(study.columns)} declared columns become {study.n_features} numbers "
         f"between −1 and 1, {taken}, {noise}, and all rows are moved by one secret rigid map of the participant's own.",
         f"The bundle also holds {settings.n_anchor_rows} anchor rows under the same map ({anchor_noise}), which are random "
-        f"numbers and nobody's records{label}.",
+        f"numbers and nobody's records.{label}",
         "The bundle is signed, and travels in an envelope that is sealed to the analyst's key.",
     )

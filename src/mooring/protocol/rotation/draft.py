@@ -1,4 +1,4 @@
-"""The [mechanism] of a draft of a study of rotation, and its public projection."""
+"""What rotation writes in the [mechanism] of a drafted study, and the fit of its public projection."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _ENTRIES = ("name", "method", "n_components", "n_anchor_rows", "data_noise_scale
 def draft_rotation(
     entries: Mapping[str, Any], width: int, *, has_images: bool = False, has_label: bool = True
 ) -> MechanismDraft:
-    """Complete the given entries for encoded rows of a width; entries that follow from the columns become comments.
+    """Return the entries with defaults for encoded rows of `width` numbers; sizes that follow from it become comments.
 
-    Images need nothing of their own, because pixels are columns, and rows are shared with a label or without.
+    `has_images` and `has_label` make no difference: pixels are columns, and rows are shared with a label or without.
     """
     unknown = [key for key in entries if key not in _ENTRIES]
     if unknown:
@@ -56,16 +56,17 @@ def draft_rotation(
     }
     above = "".join(remarks[key] for key, value in sizes.items() if value is None)
     if projection == "gaussian" and not entries.get("projection"):
-        wide = f"rows this wide go onto {n_components} random directions, for speed"
+        wide = f"rows of {width} numbers are projected on {n_components} random directions"
         above += f'# projection: {wide}; "none" shares all.\n'
     waits = f"# projection_digest comes from: mooring study project  {TODO} run it\n"
     return MechanismDraft(drafted, above, waits if projection == "public-svd" else "")
 
 
 def take_gaussian(entries: Mapping[str, Any], n_components: int | None) -> dict[str, Any]:
-    """Return the entries of a study without its public projection, with a Gaussian one in its place.
+    """Return the entries of a study with a Gaussian projection in place of its own.
 
-    `n_components` replaces the study's number of components.
+    A given `n_components` replaces the study's number of components, and the number of anchor rows becomes the default. If
+    neither number of components is given, an `InputError` is raised.
     """
     taken = {key: value for key, value in entries.items() if key != "projection_digest"} | {"projection": "gaussian"}
     if n_components is not None:
@@ -78,7 +79,7 @@ def take_gaussian(entries: Mapping[str, Any], n_components: int | None) -> dict[
 
 
 def project_on_public(study: Study, batches: Callable[[], Iterable[Matrix]]) -> PublicFile:
-    """Return the projection on the principal directions of public rows, which `batches` yields block by block."""
+    """Fit the projection to the principal directions of public rows, which `batches` yields block by block."""
     settings = rotation_of(study)
     seed = int.from_bytes(hashlib.sha256(b"mooring public svd" + study.nonce.encode()).digest())
     projection = public_svd_projection(batches, settings.n_components, rng=np.random.default_rng(seed))

@@ -1,4 +1,4 @@
-"""The exchange of rotation: rows under a secret map leave, are aligned by the anchor, and come back as map and model."""
+"""The exchange of rotation: rows leave under secret maps, the anchor aligns them, and maps and a model come back."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class RotationExchange(Exchange):
         return inspection
 
     def list_roles(self, study: Study, name: str) -> tuple[str, ...]:
-        """Return the role of dealer for the participant that makes the anchor."""
+        """Return the role of dealer for the participant that makes the anchor; empty for any other member."""
         return ("dealer",) if dealing_member(study).name == name else ()
 
     def require_floors(self, study: Study, floors: Floors) -> None:
-        """Refuse a study whose noise is below a participant's floors."""
+        """Refuse a study with less noise than a participant's floors demand, or with none if the floors demand noise."""
         settings = rotation_of(study)
         method = settings.described
         cure = "Ask the study's designer why; your own floors are set when you join."
@@ -92,7 +92,7 @@ class RotationExchange(Exchange):
     def list_refusals(
         self, study: Study, n_rows: int, class_counts: Mapping[str, int] | None
     ) -> list[InputError | RefusedError]:
-        """Return an error for each class with few rows, because labels are visible."""
+        """Return an error for each class that has rows, but fewer than the study demands, because labels are visible."""
         return [*refuse_small_classes(study, class_counts, "labels are visible to the analyst: such rows stand out")]
 
     def describe_share(self, study: Study, shared: ShareResult) -> tuple[str, str]:
@@ -123,7 +123,7 @@ class RotationExchange(Exchange):
         return StepResult(str(output), digest, (sealed,), hand_off="Send it to each of them.")
 
     def own_result_files(self, study: Study) -> dict[str, int]:
-        """Return the file of the participant's map, and its largest size."""
+        """Return the name of the file with the participant's map, and the largest size of this file in bytes."""
         return {MAP_FILE: bound_map_bytes(study)}
 
     def most_bundle_bytes(self, study: Study) -> int:
@@ -165,13 +165,13 @@ class RotationExchange(Exchange):
         )
 
     def load_training_kind(self) -> type[Training]:
-        """Return the class of the record of a training; importing it also imports the audit."""
+        """Return the class of training records; importing this class also imports the audit."""
         from mooring.protocol.rotation.analyst.training_record import Training
 
         return Training
 
     def prepare_results(self, study: Study, folder: Path) -> Deliverable:
-        """Return each aligned participant's map, and the model."""
+        """Return each aligned participant's map, and the model if one was trained."""
         from mooring.protocol.rotation.analyst.delivery import prepare_maps
 
         return prepare_maps(study, folder)
@@ -196,8 +196,8 @@ class RotationExchange(Exchange):
         if len(study.participants) > 3:
             return []
         return [
-            "With three participants or fewer, each is compared with two others at most. If one of these is dishonest, no "
-            "majority of them is honest, and nothing shows whose labels or rows are false."
+            "With three participants or fewer, each is compared with two others at most. If one of these others is "
+            "dishonest, they have no honest majority, and nothing shows whose labels or rows are false."
         ]
 
 

@@ -1,4 +1,4 @@
-"""A participant's alignment map, signed by the analyst, and how it and the model apply to the participant's rows."""
+"""A participant's alignment map, signed by the analyst, and the use of map and model on the participant's rows."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ class Result:
     member: Member
     """The participant."""
     bundle_digest: str
-    """SHA-256 of the bundle that the analyst aligned; it must be the participant's own."""
+    """SHA-256 of the bundle that the analyst aligned, which must be the participant's own bundle."""
     mean: Vector
-    """Mean row of the anchor representation that was aligned, of shape (h,); it must be the participant's own."""
+    """Mean row, of shape (h,), of the aligned anchor representation, which must be the participant's own."""
     origin: Vector
     """The row that the mean of every anchor representation is mapped to, of shape (h,)."""
     alignment_map: RigidMap
     """The map of transformed rows T to (T − mean) R + origin."""
     delivered: DeliveredModel | None
-    """The model, if there is one."""
+    """The model; None if none was trained."""
 
     @property
     def orthogonal(self) -> npt.NDArray[np.float64]:
@@ -67,7 +67,7 @@ class Result:
 
 
 def map_tensors(study: Study) -> dict[str, TensorSpec]:
-    """Return the arrays of a map."""
+    """Return the type and shape of each array of a map."""
     h = rotation_of(study).n_components
     return {"orthogonal": TensorSpec("F64", (h, h)), "mean": TensorSpec("F64", (h,)), "origin": TensorSpec("F64", (h,))}
 
@@ -78,7 +78,7 @@ def bound_map_bytes(study: Study) -> int:
 
 
 def specify_model(study: Study, outcome: str = "") -> ModelSpec:
-    """Return the inputs and outputs of a study's models: aligned rows, and the label. Refuse any other outcome."""
+    """Return the inputs (aligned rows) and outputs (the label) of a study's models; refuse any outcome but the label."""
     if study.label.kind == "none":
         raise refuse_model("the study has no label to predict")
     if outcome:
@@ -93,14 +93,14 @@ def write_map(
     arrays: Mapping[str, npt.NDArray[np.float64]],
     signer: SigningKey,
 ) -> None:
-    """Write a participant's map, signed by the analyst. The field "model" is the model's digest, or empty without one."""
+    """Write a participant's map, signed by the analyst. The field "model" is the model's digest; empty without a model."""
     write_signed(path, kind=_KIND, fields={"study": study.digest, **fields}, arrays=arrays, signer=signer)
 
 
 def read_result(folder: str | Path, study: Study, member: Member) -> Result:
     """Read a delivered result with a map, or refuse it with a reason.
 
-    The caller must still compare `mean` and `bundle_digest` with its own, which only the participant knows.
+    The caller must still compare `mean` and `bundle_digest` with those of the participant's own upload.
     """
     folder, tensors = Path(folder), map_tensors(study)
     path, signers = folder / MAP_FILE, {study.analysts_key}
@@ -125,7 +125,7 @@ def read_result(folder: str | Path, study: Study, member: Member) -> Result:
 
 @dataclass(frozen=True, eq=False)
 class MappedModel:
-    """A delivered model for encoded rows, to which it first applies the participant's secret map and alignment map."""
+    """A delivered model for encoded rows, which are projected and brought into the common space first."""
 
     result: Result
     perturbation: Perturbation
@@ -134,7 +134,7 @@ class MappedModel:
 
     @property
     def release(self) -> Release | None:
-        """What an attacker may learn from the model about its training rows, if the study limits it."""
+        """What an attacker may learn from the model about its training rows; None without a limit or a model."""
         return None if self.result.delivered is None else self.result.delivered.release
 
     @property
@@ -143,14 +143,14 @@ class MappedModel:
         return "" if self.result.delivered is None else self.result.delivered.digest
 
     def predict(self, rows: Matrix) -> Predicted:
-        """Return predicted values and, if the model has them, probabilities; no noise is added."""
+        """Return predicted values and the model's probabilities, if it has any; no noise is added to the rows."""
         assert self.result.delivered is not None
         mapped = np.asarray(map_rows(self.projection.encode(rows), self.perturbation.map))
         return self.result.delivered.model.predict_with_probabilities(self.result.apply(mapped))
 
 
 def open_mapped_model(vault: Vault, study: Study, folder: Path) -> MappedModel:
-    """Read a participant's own map and the model, or refuse them with a reason."""
+    """Read a participant's own map and, if there is one, the model, or refuse them with a reason."""
     delivered = read_result(folder, study, find_membership(vault, study))
     anchor = used_anchor(vault, study)
     if not anchor.exists():
@@ -163,8 +163,8 @@ def open_mapped_model(vault: Vault, study: Study, folder: Path) -> MappedModel:
 def require_own_map(delivered: Result, perturbation: Perturbation, vault: Vault) -> None:
     """Refuse a map that is not for this participant's own upload.
 
-    The mean that the map subtracts must be that of the participant's own anchor representation. Any other mean would come
-    from a different upload, or would shift every row to where the analyst wants it.
+    The map must subtract the mean of the participant's own anchor representation. Any other mean would come from a different
+    upload, or would shift every row to where the analyst wants it. A vault that records no upload is an error.
     """
     entry = Ledger(vault.folder).entry(perturbation.study.digest)
     if entry is None or entry.bundle is None:  # a backup from before the share cannot tell whose map this is

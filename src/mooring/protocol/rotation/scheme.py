@@ -24,16 +24,16 @@ def rotation_of(study: Study) -> RotationSettings:
 
 
 def dealing_member(study: Study) -> Member:
-    """Return the participant that makes the anchor."""
+    """Return the participant that makes the anchor: the dealer whom the study names, or else the first participant."""
     study.require_roster()
     dealer = rotation_of(study).dealer
     return study.member(dealer) if dealer else study.participants[0]
 
 
 def study_projection(study: Study) -> Projection:
-    """Return the study's public projection: none, Gaussian from the nonce, or the one in the file beside the study.
+    """Return the study's public projection: none, Gaussian from the nonce, or from the file beside the study.
 
-    A file that does not have the digest in the study, or holds no orthonormal matrix, is refused.
+    The file is refused unless it has the digest in the study and its matrix has orthonormal columns.
     """
     settings, m = rotation_of(study), study.n_features
     h = settings.n_components

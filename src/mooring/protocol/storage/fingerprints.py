@@ -2,7 +2,8 @@
 
 A fingerprint is a keyed sum over columns of the mixed bits of the row's values, encrypted. The keys never leave the vault,
 and each column's key follows from the column's name. A fingerprint therefore depends on the values and names of the columns,
-but not on the position of the row or the format of the file. Without the keys, fingerprints only reveal which are equal.
+but not on the position of the row or the format of the file. Without the keys, fingerprints only reveal which of them are
+equal.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Fingerprinter:
         self._varies = np.zeros(len(names), dtype=np.bool_)
 
     def add(self, values: npt.NDArray[np.float64]) -> Words:
-        """Add the values of further rows and return the rows' fingerprints."""
+        """Add further rows by their values, shape (n, columns), and return the fingerprints of these rows."""
         prints = np.empty(values.shape[0], dtype=np.uint64)
         step = max(1, _WORDS_AT_ONCE // max(1, values.shape[1]))  # a block that fits into the processor's cache
         for start in range(0, values.shape[0], step):
@@ -62,12 +63,12 @@ class Fingerprinter:
         return self._parts[-1]
 
     def take(self) -> Words:
-        """Return all fingerprints in the order of the rows, and release them."""
+        """Return all fingerprints that were not taken yet, in the order of the rows, and do not keep them."""
         parts, self._parts = self._parts, []
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint64)
 
     def column_tags(self) -> tuple[str, ...]:
-        """Return one tag per column that varies. Equal tags mean equal values, whatever the column is called."""
+        """Return one tag per column that varies. Columns with the same values have equal tags, whatever their names."""
         return tuple(
             self._mac(f"\ncolumn\n{self.n_rows}\n{int(total)}").hex()[:32]
             for total, varies in zip(self._sums, self._varies, strict=True)
@@ -104,7 +105,10 @@ def hash_rows(
 
 
 def find_known_rows(sorted_prints: Words, earlier: Words) -> npt.NDArray[np.bool_]:
-    """Return which rows of an upload were in an earlier one (both sorted); only the first of equal rows is marked."""
+    """Return which fingerprints of an upload an earlier upload has, too; of equal fingerprints, only the first is marked.
+
+    Both arrays are sorted.
+    """
     known, step = np.zeros(sorted_prints.size, dtype=np.bool_), 2**20
     for start in range(0, sorted_prints.size, step):
         block = sorted_prints[start : start + step]
@@ -128,7 +132,7 @@ class RowSummary:
 
 
 class RowCollector:
-    """Collects fingerprints, labels and counts of classes and persons, one block at a time, for `share`."""
+    """Collects fingerprints, labels, and counts of classes and persons, one block of rows at a time."""
 
     def __init__(self, key: Secret, schema: Schema) -> None:
         self._key, self._label, names = key, schema.label, [column.name for column in schema.columns]
@@ -153,7 +157,10 @@ class RowCollector:
         return dict(zip(self._label.classes, self.counts.tolist(), strict=True)) if self.counts.size else None
 
     def finish(self) -> tuple[RowSummary, npt.NDArray[np.unsignedinteger], npt.NDArray[Any] | None]:
-        """Return the summary for the ledger, the order of the fingerprints, and labels in the order of the rows."""
+        """Return the summary for the ledger, the order that sorts the fingerprints, and the labels in the order of the rows.
+
+        Labels are None if none were read.
+        """
         labels = np.concatenate(self._labels) if self._labels else None
         self._labels.clear()
         summary, order = summarise_rows(self._key, self._prints.take(), self._prints.column_tags(), labels)
@@ -163,10 +170,10 @@ class RowCollector:
 def summarise_rows(
     key: Secret, prints: Words, column_tags: Sequence[str], labels: npt.NDArray[Any] | None = None
 ) -> tuple[RowSummary, npt.NDArray[np.unsignedinteger]]:
-    """Return the summary for the ledger and the order of the fingerprints, which are sorted in place.
+    """Return the summary for the ledger and the order that sorts the fingerprints, which are then sorted in place.
 
-    Labels are part of the digest but not of the fingerprints: they carry no noise, and rows must be recognised in a study
-    with a different label. Rows with equal fingerprints are ordered by label.
+    Labels are part of the digest, since they are uploaded without noise. They are not part of the fingerprints, since rows
+    must be recognised in a study with a different label. Rows with equal fingerprints are ordered by label.
     """
     order = shrink_indices(np.argsort(prints), prints.size)
     prints.sort()
@@ -182,5 +189,5 @@ def summarise_rows(
 
 
 def shrink_indices(indices: npt.NDArray[np.int64], n_rows: int) -> npt.NDArray[np.unsignedinteger]:
-    """Return indices in half the memory if there are fewer than 2³² rows."""
+    """Return indices as unsigned integers, in half the memory if there are fewer than 2³² rows."""
     return indices.astype(np.uint32 if n_rows < 2**32 else np.uint64)

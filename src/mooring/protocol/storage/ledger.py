@@ -4,10 +4,10 @@ The same rows under fresh noise, even under a fresh map, let an analyst average 
 it. Every upload is therefore recorded, by keyed fingerprints of its rows, before its bundle is written, and each study gets
 one upload.
 
-Secure sums spend ε instead: a vault may take part in several such studies, and their ε adds up, whatever rows it shares in
-them, since a charge that depended on the rows would disclose something about them. Rows that left without a guarantee, by
-rotation or in sums without noise, cannot take part in sums with one. The ledger also records the one closing list that a
-combiner answers in a study.
+Secure sums spend ε instead: a vault may take part in several such studies, and the ε of these studies adds up, whatever rows
+are shared in them. A charge that depended on the rows would disclose something about the rows. Rows that left without a
+guarantee, by rotation or in sums without noise, cannot take part in sums with a guarantee. The ledger also records the one
+closing list that a combiner answers in a study.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ CREATE TABLE IF NOT EXISTS combined (
 
 @dataclass(frozen=True)
 class Entry:
-    """One upload, or the intent to upload."""
+    """One upload or, while `bundle` is None, the intent to upload."""
 
     study: str
     name: str
@@ -97,13 +97,13 @@ class Ledger:
         self._prints = folder
 
     def entry(self, study_digest: str) -> Entry | None:
-        """Return the entry of a study, or None."""
+        """Return the entry of a study; None if there is none."""
         with self._connect() as connection:
             row = connection.execute("SELECT * FROM uploads WHERE study = ?", (study_digest,)).fetchone()
         return None if row is None else _entry(row)
 
     def find_bundle(self, study_digest: str) -> str | None:
-        """Return the digest of the finished bundle of a study, or None."""
+        """Return the digest of a study's bundle; None if no bundle is finished."""
         entry = self.entry(study_digest)
         return None if entry is None else entry.bundle
 
@@ -125,8 +125,8 @@ class Ledger:
         """Record that these rows are about to be uploaded in this study, or raise a `RefusedError`.
 
         The same rows in the same study are not a second upload: the existing entry is returned. An intent whose bundle was
-        never finished is replaced and checked again, because other studies may have used the rows since. `decided` holds
-        `Entry.override` and `Entry.exceeded`, so that no crash can separate them from the upload.
+        never finished is checked again and replaced, because the rows may have been used in other studies since. `decided`
+        holds `Entry.override` and `Entry.exceeded`, so that no crash can separate them from the upload.
         """
         entry = self.entry(study_digest)
         if entry is not None and entry.rows_digest == rows.digest and entry.bundle is not None:
@@ -137,7 +137,7 @@ class Ledger:
                 reason=f"{owner} has already uploaded other rows from this vault in this study, and rows cannot be added or "
                 "changed later",
                 cure=f"If you are not {owner}, give your own --vault. If you are, use exactly the rows of the first upload "
-                "to write its bundle again. New rows need a new study, without the old ones.",
+                "to write its bundle again. New rows need a new study; by rotation, it must not have the old ones.",
             )
         if spending is None:
             self._require_unseen(study_digest, rows)
@@ -146,7 +146,7 @@ class Ledger:
         with open_atomically(self._file(study_digest), mode=0o600, what="the ledger") as file:
             prints = np.ascontiguousarray(rows.prints, "<u8").data
             file.write(prints)
-            file.write(hashlib.sha256(prints).digest())  # with one wrong bit a row would not be recognised
+            file.write(hashlib.sha256(prints).digest())  # a row with one wrong bit would not be recognised
         n_rows, (override, exceeded) = int(rows.prints.size), decided
         with self._connect() as connection, connection:
             tags, limits = " ".join(rows.column_tags), "\n".join(exceeded)
@@ -167,7 +167,7 @@ class Ledger:
             connection.execute("UPDATE uploads SET bundle = ? WHERE study = ?", (bundle_digest, study_digest))
 
     def find_answer(self, study_digest: str) -> str | None:
-        """Return the digest of the closing list that this vault answered in a study, or None."""
+        """Return the digest of the closing list that this vault answered in a study; None if it answered none."""
         with self._connect() as connection:
             row = connection.execute("SELECT list FROM combined WHERE study = ?", (study_digest,)).fetchone()
         return None if row is None else str(row[0])
@@ -228,7 +228,7 @@ class Ledger:
         for entry in self.entries():
             if entry.study == study_digest or entry.bundle is None or entry.study in guaranteed:
                 continue
-            # One known row is enough: a share of known rows would depend on rows that never left before.
+            # One known row is enough to refuse: a tolerated share would depend on the number of rows that never left before.
             if find_known_rows(rows.prints, self._read_prints(entry)).any():
                 raise RefusedError(
                     "the upload",

@@ -1,8 +1,9 @@
 """The vault: a private folder with the keys, secrets, ledger and bundles of one member.
 
-Only its owner can read it. The identity file holds the private keys, the secret from which map, noise and order of rotation
-are derived, and the key of the ledger's fingerprints. With a passphrase it is encrypted at rest. A backup of the vault
-restores all of these, and therefore the same noise of rotation; that of secure sums is not stored anywhere.
+Only its owner can read it. The identity file holds the private signing and sealing keys, the secret from which map, noise
+and order of rotation are derived, and the key of the ledger's fingerprints. With a passphrase, this file is encrypted at
+rest. A backup of the vault restores all of these, and therefore the same noise of rotation. The noise of secure sums is not
+stored anywhere.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _Gone = Literal["combined", "revoked"]
 
 @dataclass(frozen=True)
 class Floors:
-    """What a participant demands of a study: minimum noise, maximum ε, and how many must pool keys to open its sums."""
+    """What a participant demands of a study: least noise, largest ε, and how many must pool keys to open a contribution."""
 
     anchor_noise: float = 0.01
     """Minimum v of a method with anchor noise."""
@@ -71,16 +72,16 @@ class Vault:
     signing_key: SigningKey
     sealing_key: SealingKey
     master: Secret
-    """The secret from which map, noise and order of rotation are derived."""
+    """The secret from which map, noise and order of rotation are derived, and the key that encrypts combining keys."""
     ledger_key: Secret
     """The key of the fingerprints of rows."""
     floors: Floors
     wait_seconds: float = 24 * 3600.0
-    """How long to wait while another process changes the vault."""
+    """How long to wait at most while another process changes the vault."""
 
     @classmethod
     def create(cls, folder: Path, *, passphrase: str | None = None, floors: Floors | None = None) -> Vault:
-        """Create a vault with new keys; an existing vault is never overwritten."""
+        """Create a vault with new keys; refuse a folder that has a vault already."""
         if passphrase is not None and not passphrase:
             raise InputError(
                 "passphrase", problem="The passphrase is empty.", cure="Leave it out for a vault without one."
@@ -120,7 +121,7 @@ class Vault:
     ) -> tuple[Vault, bool]:
         """Open an existing vault or create one. Returns the vault and whether it is new.
 
-        An existing vault must have the given floors, and be encrypted if a passphrase is given.
+        An existing vault is refused if it does not have the given floors, or if a passphrase is given and it has none.
         """
         requested = floors or {}
         if not has_vault(folder):
@@ -147,7 +148,7 @@ class Vault:
         return folder
 
     def write(self, folder_name: str, name: str, data: bytes) -> Path:
-        """Write a file of a study into the vault, once no other process is changing the vault."""
+        """Write a file of a study into the vault once no other process changes the vault, and return the file's path."""
         with self.lock():
             path = self.study_folder(folder_name) / name
             write_atomically(path, data, mode=0o600, what="the vault")
@@ -163,7 +164,7 @@ class Vault:
         return key.public
 
     def combining_key(self, public: str) -> SealingKey | None:
-        """Return the private half of a combining key, or None if this vault does not hold it (`why_gone` says more)."""
+        """Return the private half of a combining key; None if this vault does not hold it (`why_gone` says why)."""
         path = self._combining_file(public)
         if not path.exists():
             return None
@@ -179,7 +180,7 @@ class Vault:
         return derive_key(self.master, "combining keys")
 
     def destroy_combining_key(self, public: str) -> None:
-        """Remove the private half of a key. What was sealed to the key can then be opened only with a copy of the vault."""
+        """Remove the private half of a key. Only an older copy of the vault can then open what was sealed to the key."""
         self._remove(self._combining_file(public), "combined")
 
     def revoke_combining_keys(self, *, used: Collection[str]) -> int:
@@ -193,7 +194,7 @@ class Vault:
         return n_revoked
 
     def why_gone(self, public: str) -> Literal["combined", "revoked", "unknown"]:
-        """Return why this vault does not hold a combining key: it answered a list, revoked the key, or never had it."""
+        """Return why this vault does not hold a combining key: it has combined with it, revoked it, or never had it."""
         file, reasons = self._combining_file(public), get_args(_Gone)
         return next((reason for reason in reasons if file.with_suffix(f".{reason}").exists()), "unknown")
 

@@ -1,7 +1,7 @@
 """The files that analyst and combiners exchange about bundles: receipts, the closing list, and combined shares.
 
 In a receipt, a combiner states for each bundle whether its share passed the test. In the closing list, the analyst names
-the bundles that make up the total, one per participant, by the digests of their headers. A combined share is the sum of a
+the bundles that make up the total, one per participant, by the digests of their headers. A combined share is the sum of one
 combiner's shares of all bundles on the list.
 """
 
@@ -34,7 +34,7 @@ SUFFIXES = {RECEIPT: ".receipt", LIST: ".list", SHARE: ".share"}
 LIST_FILE = "closing.list"
 FIELDS = {RECEIPT: ("study", "combiner", "count"), LIST: ("study", "count"), SHARE: ("study", "combiner", "list")}
 _DIGEST_BYTES = 32
-_BUNDLES_A_SENDER = 4  # most bundles a receipt may mention; whoever carries bundles may have several of one sender
+_BUNDLES_A_SENDER = 4  # most bundles per participant in a receipt: there may be versions of one bundle
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class ClosingList:
     """The contributions of which a total is made."""
 
     digests: dict[str, str]
-    """From participants' signing keys to the SHA-256 of the headers of their bundles."""
+    """SHA-256 of the header of each participant's bundle, by the participant's signing key."""
     digest: str
     """SHA-256 of the list's file."""
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """A combiner's statement on its shares in the bundles."""
+    """A combiner's statement which of its shares in the bundles passed the test."""
 
     member: Member
     combiner: int
@@ -68,7 +68,7 @@ class CombinedShare:
 
 
 def write_closing_list(path: Path, study: Study, digests: Mapping[str, str], signer: SigningKey) -> str:
-    """Write a list of bundles (see `ClosingList.digests`) and return its SHA-256; the same bundles give the same bytes."""
+    """Write a list of bundles (see `ClosingList.digests`), and return the file's SHA-256. Equal lists give equal files."""
     rows = sorted(digests.items())
     entries = np.frombuffer(b"".join(bytes.fromhex(key + digest) for key, digest in rows), dtype=np.uint8)
     fields: Fields = {"study": study.digest, "count": len(rows)}
@@ -79,8 +79,8 @@ def write_closing_list(path: Path, study: Study, digests: Mapping[str, str], sig
 def read_closing_list(path: Path, study: Study) -> ClosingList:
     """Read the analyst's list, or refuse one that could open anything but the total of a quorum.
 
-    The analyst must have signed it. It must name members of the roster, each once and with its own bundle, and at least
-    as many as the quorum.
+    The analyst must have signed the list. The list must name participants on the roster, each once and each with a different
+    bundle, and at least as many as the quorum.
     """
     shape = _counted("entries", 2 * _DIGEST_BYTES, most=len(study.participants))
     signed = read_signed(path, kind=LIST, signed_by={study.analysts_key}, fields=FIELDS[LIST], tensors=shape)
@@ -119,7 +119,7 @@ def read_receipt(path: Path, study: Study) -> Receipt:
 def write_combined_share(
     path: Path, study: Study, elements: Elements, *, combiner: int, list_digest: str, signer: SigningKey
 ) -> str:
-    """Write a combiner's share of the total; the same list gives the same bytes. Returns the file's SHA-256."""
+    """Write a combiner's share of the total; the same list gives the same bytes. Return the file's SHA-256."""
     fields: Fields = {"study": study.digest, "combiner": combiner, "list": list_digest}
     arrays = {"share": np.frombuffer(elements.astype("<u8").tobytes(), dtype=np.uint8)}
     return write_signed(path, kind=SHARE, fields=fields, arrays=arrays, signer=signer, mode=0o600)
@@ -136,7 +136,7 @@ def read_combined_share(path: Path, study: Study) -> CombinedShare:
 
 
 def most_answer_bytes(study: Study, kind: str) -> int:
-    """Return the largest possible size of a study's file of a kind."""
+    """Return the largest possible size, in bytes, of a file of this kind in a study."""
     p = len(study.participants)
     sizes = {
         RECEIPT: _BUNDLES_A_SENDER * p * (_DIGEST_BYTES + 1),
@@ -147,7 +147,7 @@ def most_answer_bytes(study: Study, kind: str) -> int:
 
 
 def combiner_point(study: Study, name: str) -> int | None:
-    """Return the point of a participant or helper, 1 to k; None if it is no combiner."""
+    """Return the point (1 to k) at which a combiner holds its shares; None for a member that is no combiner."""
     combiners: Sequence[str] = sum_scheme(study).combiners
     return combiners.index(name) + 1 if name in combiners else None
 
@@ -155,7 +155,7 @@ def combiner_point(study: Study, name: str) -> int | None:
 def _read_answer(
     path: Path, study: Study, kind: str, tensors: Callable[[Fields], Tensors]
 ) -> tuple[Member, int, SignedFile]:
-    """Return the signed file of a combiner, the combiner, and its point."""
+    """Return the combiner that signed a file, the combiner's point, and the file."""
     points = {study.member(name).signing_key: point for point, name in enumerate(sum_scheme(study).combiners, start=1)}
     signed = read_signed(path, kind=kind, signed_by=points.keys(), fields=FIELDS[kind], tensors=tensors)
     study.require_same(signed.fields, what=f"the {kind}")

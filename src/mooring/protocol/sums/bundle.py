@@ -1,18 +1,19 @@
-"""A participant's sums as a file: one sealed box a combiner, and a signed manifest that proves that the boxes fit.
+"""A participant's sums as a file: one sealed box per combiner, and a signed manifest that proves the shares consistent.
 
-The vector that is shared is the noisy sums, followed by three masks, uniform elements. The first t − 1 boxes hold a seed of
-32 bytes, which stands for a uniform share; the others hold a share. A box is sealed for one study, one sender and one
-combiner, and does not open for any other.
+The vector that is shared consists of the sums, with noise if the study has any, and three masks: uniform elements of the
+prime field. With the threshold t, each of the first t − 1 boxes holds a seed of 32 bytes, from which a uniform share is
+drawn; every other box holds a share. A box is sealed for one study, one sender and one combiner, and does not open for any
+other.
 
-**The proof.** Let f_e be the polynomial of entry e, u the polynomial of a mask, and r_e weights that follow from study,
-sender and the digests of all boxes, so that they are known only once the boxes are made. The manifest states
-g = u + Σ r_e f_e by its values at 0, …, t − 1, once for each of three masks with weights of its own. The combiner at the
-point j tests, alone, that g(j) is what its share gives. If the shares of two combiners lay on different polynomials, some
-test would fail except with probability 2⁻¹⁸³. The masks are used nowhere else, so g is uniform whatever the sums are
-(docs/privacy.md).
+**The proof.** Let f_e be the polynomial of entry e, u the polynomial of a mask, and r_e weights that follow from the study,
+the sender and the digests of all boxes, so that the weights are known only once the boxes are made. For each of the three
+masks, with weights of its own, the manifest states the polynomial g = u + Σ r_e f_e by the values of g at 0, …, t − 1. The
+combiner at the point j tests, alone, whether its share gives g(j). If the shares of two combiners lay on different
+polynomials, all tests would pass with a probability of 2⁻¹⁸³ only. The masks are used nowhere else, so g is uniform whatever
+the sums are (docs/privacy.md).
 
-The manifest holds the digest of every box, and the closing list names the digest of the header with the manifest. So a
-combiner needs the header and its own box only, and never reads those of others.
+The manifest holds the digest of every box, and the closing list names the digest of the header, which contains the manifest.
+So a combiner needs only the header and its own box, and never reads other boxes.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ KEPT = "upload" + SUFFIX
 """The name of a participant's own bundle in its vault."""
 FIELDS = ("study", "nonce", "boxes", "proof")
 N_TESTS = 3
-"""Number of masks, and of tests with weights of their own. One test could be passed by 2⁶¹ tries, which is feasible."""
+"""Number of masks, each with a test of its own. About 2⁶¹ tries, which are feasible, would pass a single test."""
 _WHAT = "the bundle"
 _SEED_BYTES = 32
 _CONTEXT = struct.Struct("<16s32s32sIIIQQ")
@@ -72,7 +73,7 @@ class SumBundle:
     """SHA-256 of the file."""
     path: Path
     header_digest: str
-    """SHA-256 of its header, by which a closing list names it."""
+    """SHA-256 of the header, by which a closing list names the bundle."""
 
     @property
     def n_rows(self) -> None:
@@ -94,7 +95,7 @@ class Box:
 
 
 def words_of(key: Secret) -> Words:
-    """Return a stream of uniform words from a key, each of which is used once."""
+    """Return a function that draws uniform words from a key's stream, new ones at every call."""
     stream, chunk = Stream(key), -1
 
     def take(count: int) -> Elements:
@@ -106,7 +107,7 @@ def words_of(key: Secret) -> Words:
 
 
 def sum_bundle_tensors(study: Study) -> dict[str, TensorSpec]:
-    """Return the arrays of a bundle, which do not depend on what it holds."""
+    """Return the type and shape of each array of a bundle; these do not depend on the sums."""
     threshold = sum_scheme(study).threshold
     seeds, shares = (BOX_OVERHEAD + n for n in (_SEED_BYTES, 8 * _length(study)))
     t, k = threshold.threshold, threshold.n_combiners
@@ -115,15 +116,15 @@ def sum_bundle_tensors(study: Study) -> dict[str, TensorSpec]:
 
 
 def most_sum_bundle_bytes(study: Study) -> int:
-    """Return the largest possible size of a study's bundles of sealed shares."""
+    """Return the largest possible size, in bytes, of a study's bundles of sealed shares."""
     return sum(spec.n_bytes for spec in sum_bundle_tensors(study).values()) + MOST_HEADER_BYTES + 8
 
 
 def write_sum_bundle(path: Path, study: Study, sums: Elements, signer: SigningKey) -> str:
-    """Split a noisy vector among the study's combiners, and return the SHA-256 of the file.
+    """Share sums among the study's combiners, write the bundle, and return the file's SHA-256.
 
-    Polynomials and masks are fresh from the operating system's entropy. If they were reused with another vector, a
-    combiner's two shares would disclose the difference of the vectors.
+    Polynomials and masks are drawn anew from the operating system's entropy. If they were reused with other sums, a
+    combiner's two shares would disclose the difference of the sums.
     """
     scheme = sum_scheme(study)
     secret = np.concatenate([sums, draw_elements(words_of(Secret.draw()), N_TESTS)])
@@ -162,7 +163,7 @@ def verify_sum_bundle(path: Path, study: Study) -> SumBundle:
 
 
 def read_box(file: BinaryIO, study: Study, combiner: int) -> Box:
-    """Read a combiner's box of a bundle, or of the extract of a bundle for this combiner; refuse a bad one with a reason."""
+    """Read a combiner's box from a bundle, or from this combiner's extract of a bundle, or refuse the file with a reason."""
     header, fields, member = _read_header(file, study)
     sizes = _box_sizes(study)
     size = sizes[combiner - 1]
@@ -179,7 +180,7 @@ def read_box(file: BinaryIO, study: Study, combiner: int) -> Box:
 
 
 def list_header_digests(folder: Path, study: Study) -> set[str]:
-    """Return the digests of the headers of all bundles of a study in a folder; what is no such bundle is left out."""
+    """Return the header digests of the study's bundles in a folder; all other files are left out."""
     digests = set[str]()
     for path in list_files(folder) if folder.is_dir() else ():
         with suppress(RefusedError, StorageError), open_plain_file(path, what=_WHAT) as file:
@@ -188,7 +189,7 @@ def list_header_digests(folder: Path, study: Study) -> set[str]:
 
 
 def find_part(study: Study, combiner: int) -> Part:
-    """Return the parts of a bundle at a store that one combiner fetches: the header, whose length is known, and its box."""
+    """Return the stretches of a bundle that one combiner downloads: the header, whose length is known, and its own box."""
     threshold, sizes = sum_scheme(study).threshold, _box_sizes(study)
     fields: dict[str, str | int] = {"study": study.digest, "nonce": study.nonce}
     fields |= {name: "0" * 2 * n_bytes for name, n_bytes in _proof_sizes(threshold).items()}
@@ -208,9 +209,9 @@ def write_extract(bundle: SumBundle, study: Study, combiner: int, path: Path) ->
 
 
 def open_box(box: Box, study: Study, key: SealingKey) -> Elements:
-    """Open a box with the combiner's key of this study, test the share in it, and return it without masks.
+    """Open a box with the combiner's key of this study, test the share in it, and return the share without the masks.
 
-    A box that is damaged, belongs elsewhere or does not fit the others is refused.
+    A box is refused if it is damaged, was sealed for another combiner, study or sender, or holds a share that fails a test.
     """
     threshold, length, j = sum_scheme(study).threshold, _length(study), box.combiner
     try:
@@ -232,7 +233,7 @@ def open_box(box: Box, study: Study, key: SealingKey) -> Elements:
 
 
 def _read_header(file: BinaryIO, study: Study) -> tuple[Header, Fields, Member]:
-    """Return the header of a bundle, its manifest and its signer, after checking the form of digests and proof."""
+    """Return a bundle's header, manifest and signer, after checking the signature and the form of digests and proof."""
     header, fields = read_signed_header(file, kind=KIND, fields=FIELDS, what=_WHAT)
     member = study.require_signer(fields, what=_WHAT)
     for name, n_bytes in _proof_sizes(sum_scheme(study).threshold).items():
@@ -247,7 +248,7 @@ def _read_header(file: BinaryIO, study: Study) -> tuple[Header, Fields, Member]:
 
 
 def _proof_sizes(threshold: Threshold) -> dict[str, int]:
-    """Return the number of bytes of each field of the manifest that proves the shares."""
+    """Return the size in bytes of the two fields of the manifest by which shares are tested: digests of boxes, and proof."""
     return {"boxes": 32 * threshold.n_combiners, "proof": 8 * N_TESTS * threshold.threshold}
 
 
@@ -256,7 +257,7 @@ def _digest_header(header: Header) -> str:
 
 
 def _weights(study: Study, fields: Fields, sender: str) -> Iterator[Elements]:
-    """Return the weights of each test, which nobody knows before all boxes are made."""
+    """Yield the weights of each test, which nobody knows before all boxes are made."""
     known = b"".join(map(bytes.fromhex, (study.digest, sender, str(fields["boxes"]))))
     for number in range(N_TESTS):
         seed = hashlib.sha256(b"mooring sum proof\n" + bytes([number]) + known).digest()
@@ -274,7 +275,7 @@ def _box_sizes(study: Study) -> list[int]:
 
 
 def _context(study: Study, sender: str, combiner: int) -> bytes:
-    """Return the context that a box is sealed for; HPKE opens it with the same `info` only."""
+    """Return the context for which a box is sealed; HPKE opens the box only with the same `info`."""
     threshold = sum_scheme(study).threshold
     return _CONTEXT.pack(
         b"mooring sum box\n",

@@ -12,7 +12,7 @@ from mooring.serialization import Rows, count_noun
 
 
 def describe_sums(study: Study) -> Description:
-    """Return what pages say about a study in which sealed sums over rows are shared; the study has its roster."""
+    """Return what pages say about a study in which sealed sums over rows are shared; the study must have its roster."""
     scheme, settings = sum_scheme(study), sum_scheme(study).settings
     guarantee = state_guarantee(study)
     headings = {
@@ -44,9 +44,8 @@ def describe_sums(study: Study) -> Description:
             f"No number of rows and no count of classes leaves, apart from what the {total} discloses.",
             f"Combiners: {', '.join(scheme.combiners)}; {scheme.threshold.threshold} of them open the total.",
         ),
-        scoring="What joining gives is measured by participants: 'mooring predict --beside' scores the model and one's "
-        "own on "
-        "the same labelled rows. The analyst has no rows to score it on.",
+        scoring="Participants measure what joining gives: 'mooring predict --beside' scores the joint model, and a model of "
+        "the participant's own rows, on the same labelled rows. The analyst has no rows to score a model on.",
         caveat="it gives no guarantee"
         if sum_promise(study) is None
         else "its guarantee covers what is stated, on the assumptions stated",
@@ -60,18 +59,18 @@ def describe_sums(study: Study) -> Description:
 
 
 def _state_products(scheme: SumScheme) -> str:
-    """Return what the features are multiplied with, and whether the products are added up class by class."""
+    """Return in words which products of features are added up: class by class, or also with the label."""
     return "with each other, class by class" if scheme.is_by_class else "with each other and with the label"
 
 
 def state_promise(study: Study) -> str:
-    """Return what secure sums disclose at most, by their guarantee."""
+    """Return the question whether an attacker recognises a member, with the guarantee, or why there is none, as answer."""
     unit = sum_scheme(study).settings.unit
     return f"Can an attacker tell that a {unit} is in the data? {state_sum_guarantee(study)}"
 
 
 def state_guarantee(study: Study) -> dict[str, str]:
-    """Return sentences by topic: who is protected, against whom, how much, and on what assumptions."""
+    """Return sentences by topic; without a guarantee, only the topics guarantee, sealing and assumptions."""
     scheme, settings = sum_scheme(study), sum_scheme(study).settings
     n_combiners, threshold = len(scheme.combiners), scheme.threshold.threshold
     parties = scheme.parties
@@ -104,7 +103,7 @@ def state_guarantee(study: Study) -> dict[str, str]:
         "assumptions": f"Collusion with the analyst is limited to {colluders}; the others follow the protocol, on rows that "
         f"go out in no other way, and fewer than {threshold} combining keys leak, then or later. The signing "
         "keys in the roster are the members' own, which comparing fingerprints shows. The ciphers "
-        f"hold (ML-KEM-768 or X25519; ChaCha20-Poly1305, Ed25519, SHA-256).{public}",
+        f"hold (ML-KEM-768 or X25519; ChaCha20-Poly1305, HKDF-SHA256, SHA3-256, Ed25519, SHA-256).{public}",
         "limits": f"What a vault spends in several such studies adds up; its ledger counts it. {twice} A participant "
         f"can invent up to {settings.most_rows:,} rows with valid values, and more if others share fewer, which falsifies "
         "the model unnoticed; a total of more rows than all participants together may add is refused.",
@@ -185,10 +184,10 @@ def _state_terms(study: Study, guarantee: dict[str, str]) -> Terms:
 
 
 def list_sums(settings: SumSettings, layout: SumLayouts) -> Rows:
-    """Return a table of what a participant adds up: which sums, how many numbers, and the share of the budget of each.
+    """Return a table of the sums that a participant adds up: how many numbers, their weight, and their share of the budget.
 
-    In the general total, the shares of the constant and of the columns sum to one, and the noise of a product of two columns
-    falls with the product of their shares.
+    In the general total, the number of rows and the columns have weights, which sum to one, and the noise of a product of
+    two columns falls with the product of their weights.
     """
     headings = ("sums", "numbers", "weight", "share of the budget")
     if isinstance(layout, ClassLayout):

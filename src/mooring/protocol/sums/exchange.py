@@ -1,4 +1,4 @@
-"""The exchange of secure sums: sealed shares leave, a list of them is closed, and one model of their total comes back."""
+"""The exchange of secure sums: sealed shares leave, the analyst lists those of the total, and a model comes back."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class SumExchange(Exchange):
         return inspection
 
     def draft(self, entries: Mapping[str, Any], width: int, *, has_images: bool, has_label: bool) -> MechanismDraft:
-        """Return all entries, so that people can see and change them; images have features of pictures."""
+        """Return all entries with defaults, so that people can see and change them; images get features of pictures."""
         settings = {key: value for key, value in entries.items() if key != "name"}
         settings |= {"features": "pictures"} if has_images else {}
         drafted = read_entries(SumSettings, settings, what="mechanism", cure="Correct it.")
@@ -88,20 +88,20 @@ class SumExchange(Exchange):
         return MechanismDraft(drafted.as_dict())
 
     def prepare_public_file(self, entries: Mapping[str, Any], n_components: int | None) -> dict[str, Any]:
-        """Return the entries with features of pictures that are not fitted."""
+        """Return the entries without a fit of the features; a given `n_components` becomes the number of features."""
         unfitted = {key: value for key, value in entries.items() if key != "features_digest"}
         return unfitted if n_components is None else unfitted | {"n_features": n_components}
 
     def list_roles(self, study: Study, name: str) -> tuple[str, ...]:
-        """Return the role of combiner for a participant that holds shares."""
+        """Return the role of combiner for a member that is one of the combiners; empty for any other member."""
         return ("combiner",) if name in sum_scheme(study).combiners else ()
 
     def person_column(self, study: Study) -> str:
-        """Return the column that names persons, which is not shared."""
+        """Return the column that names persons, which is not shared; empty if the study has none."""
         return sum_settings(study).person
 
     def require_floors(self, study: Study, floors: Floors) -> None:
-        """Refuse a study without noise, with too much ε, or whose sums too few combiners could open together."""
+        """Refuse a study below a participant's floors: on noise, ε, the threshold or the number of colluders."""
         scheme, settings = sum_scheme(study), sum_settings(study)
         if settings.epsilon is None and not floors.without_noise:
             raise _below_floor("its sums carry no noise, and it gives no guarantee")
@@ -120,11 +120,11 @@ class SumExchange(Exchange):
                 raise _below_floor(f"its {what} of {number} is below your limit of {least}")
 
     def adapts_rows(self, study: Study) -> bool:
-        """Return True with noise: the guarantee forbids that a table is refused because of what one of its rows holds."""
+        """Return whether unfit cells are adapted: with noise, the guarantee forbids refusing a table because of one row."""
         return sum_settings(study).epsilon is not None
 
     def advise_sharing(self, study: Study) -> str:
-        """Return the advice of guarantee and forecast in a study with noise, in which a check of rows must not decide."""
+        """Return advice from guarantee and forecast, since with noise no check of rows may decide; empty without noise."""
         if sum_settings(study).epsilon is None:
             return ""
         from mooring.audit.results.decision import decide_upload
@@ -135,7 +135,7 @@ class SumExchange(Exchange):
     def list_refusals(
         self, study: Study, n_rows: int, class_counts: Mapping[str, int] | None
     ) -> list[InputError | RefusedError]:
-        """Return errors for few rows and for small classes in a study without noise; with noise, nothing is refused."""
+        """Return errors for too few rows and for small classes in a study without noise; with noise, none."""
         settings, refusals = sum_settings(study), list[InputError | RefusedError]()
         if settings.epsilon is None:
             refusals += refuse_small_classes(study, class_counts, "such rows can be read in sums")
@@ -146,7 +146,7 @@ class SumExchange(Exchange):
         return refusals
 
     def describe_persons(self, study: Study, persons: PersonCounts) -> list[str]:
-        """Return a sentence on rows that are left out because the study limits the rows of a person."""
+        """Return a sentence on rows that are left out because the study limits the rows per person; empty if none are."""
         most = sum_settings(study).rows_per_person
         above = 0 if most == "mean" else persons.count_above(most)
         have = count_noun(above, "person has", "persons have")
@@ -177,7 +177,7 @@ class SumExchange(Exchange):
         files: Mapping[str, str | Path],
         progress: Progress | None,
     ) -> StepResult:
-        """Combine shares of the listed bundles or, without a list, test the boxes of all bundles; for combiners only."""
+        """Combine shares of the listed bundles; without a list, test the boxes of all bundles. Only for combiners."""
         require_choice("step", step, ("combine",))
         if "list" not in files:
             return check_boxes(vault, study, files["bundles"], output=output)
@@ -201,13 +201,13 @@ class SumExchange(Exchange):
         return forecast_sums(study, n_rows=n_rows, n_participants=n_participants, encoded=encoded)
 
     def list_learners(self, study: Study) -> tuple[str, ...]:
-        """Return the learners of sums, "auto" first."""
+        """Return the learners that sums of this study can train, "auto" first; without a label, only "auto"."""
         if study.label.kind == "none":
             return (AUTO,)
         return (AUTO, *list_sum_learners(study.label.kind, by_class=_is_by_class(study)))
 
     def require_learner(self, study: Study, learner: LearnerLike) -> None:
-        """Refuse a learner that sums do not train."""
+        """Refuse a learner that sums of this study cannot train; a study without a label refuses none."""
         if study.label.kind != "none":
             resolve_sum_learner(learner, study.label.kind, by_class=_is_by_class(study))
 
@@ -259,13 +259,13 @@ class SumExchange(Exchange):
         return [*lines, ("Combiners", f"{combiners}. {opened}"), ("Absences", scheme.state_absences())]
 
     def list_shared(self, study: Study) -> Rows:
-        """Return a table of the sums, the numbers in each, and its share of the privacy budget."""
+        """Return a table of the sums; see `mooring.protocol.sums.description.list_sums`."""
         settings = sum_settings(study)
         features = make_features(settings, study.schema, study.image_shape)
         return list_sums(settings, make_layout(settings, study.schema, features))
 
     def list_warnings(self, study: Study) -> list[str]:
-        """Return a warning if no combiner may be away."""
+        """Return a warning if every combiner must answer; empty otherwise, and without a roster."""
         if not study.is_complete or sum_scheme(study).threshold.threshold < len(sum_scheme(study).combiners):
             return []
         return ["Every combiner must answer: a single absent combiner stops the study."]

@@ -1,4 +1,4 @@
-"""The public feature map of a study of secure sums, and its fit to public pictures, a file beside the study."""
+"""The public feature map of a study of secure sums, and its fit to public pictures, which is a file beside the study."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def study_features(study: Study) -> FeatureMap:
 
 
 def fit_features(study: Study, batches: Callable[[], Iterable[Matrix]]) -> PublicFile:
-    """Fit features of pictures to the first 10,000 public pictures, or to all if there are fewer."""
+    """Return features of pictures fitted to the first 10,000 public pictures, or to all if there are fewer."""
     settings = sum_settings(study)
     features = make_features(settings, study.schema, study.image_shape)
     if not isinstance(features, PictureFeatures):

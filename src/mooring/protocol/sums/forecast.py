@@ -39,7 +39,7 @@ from mooring.serialization import Rows
 from mooring.tables.encoder import EncodedRows
 
 ASSUMED_PARTICIPANTS = 5
-"""Number of participants of a draft without a roster."""
+"""Number of participants that is assumed for a draft without a roster, unless colluders require more."""
 _NAMES = {"tables": "A Table 1", "regression": "A regression", "survival": "A survival curve"}
 _ASSUMED_LABEL = (
     "How much the columns tell about the label is not known. The label is assumed to depend on them weakly, moderately or "
@@ -52,8 +52,8 @@ def forecast_sums(
 ) -> StudyForecast | None:
     """Return what a study is likely to give, from the declaration, the expected rows and the noise alone.
 
-    With `encoded`, everybody's rows are taken to be like these. A study whose features are of pictures, or very many, has
-    no forecast of its model.
+    With `encoded`, everybody's rows are taken to be like these. A study with very many features has no forecast of its
+    model. The result is None if no number of rows is expected, for features of pictures, and if nothing can be forecast.
     """
     if encoded is None:
         return _forecast_declared(study, n_rows, n_participants)
@@ -146,7 +146,7 @@ def _expect_privacy(settings: SumSettings, p: int) -> SumPrivacy:
 
 
 def _make_case(study: Study, features: FeatureMap, noise: tuple[float, float]) -> ModelCase | None:
-    """Return the model of a study's label; None if it asks for none, or if the label is no outcome of a model."""
+    """Return the model of the label as a case; None without a label or that question, or if the label is for survival."""
     settings = sum_settings(study)
     if "model" not in settings.questions or study.label.kind == "none":
         return None
@@ -178,7 +178,7 @@ def _compare(line: ModelOutlook) -> str:
 
 
 def _state_answer(layout: PairwiseLayout, variance: float, answers: AnswerForecast, question: str) -> Outlook | None:
-    """Return a sentence on the first line of a question; None if the question has no line."""
+    """Return a sentence on the first line that the forecast has on a question; None if it has none."""
     first = next((line for line in answers.lines if line.question == question), None)
     if first is None:
         return None

@@ -1,4 +1,4 @@
-"""The model that is trained on the opened sums and delivered to everybody; it names the closing list of these sums."""
+"""The model that is trained on the opened sums and delivered to everybody; its file names the sums' closing list."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ class SumResultModel:
 
     @property
     def release(self) -> Release | None:
-        """What an attacker may learn about the rows behind the model, where the study limits it."""
+        """What an attacker may learn about the rows behind the model; None if the study does not limit it."""
         return self.delivered.release
 
     def predict(self, rows: Matrix) -> Predicted:
-        """Return the predicted values and, for models of classes, the probabilities of the classes."""
+        """Return the predicted values, and the probabilities of classes if the model has any."""
         return self.delivered.model.predict_with_probabilities(rows)
 
 
 def guaranteed_risk(study: Study) -> float:
-    """Return an upper bound of the true positive rate of any attack on membership, which follows from the noise.
+    """Return an upper bound on the true positive rate of any attack on membership, which follows from the noise.
 
-    It holds at the false positive rate of the study's limit on models; it is 1 without a guarantee or such a limit.
+    The bound holds at the false positive rate of the study's limit on models. Without a guarantee or such a limit, it is 1.
     """
     from mooring.metrics.membership import FALSE_POSITIVE_RATES
 
@@ -77,7 +77,7 @@ def model_schema(study: Study, outcome: str = "") -> Schema:
 
 
 def specify_sum_model(study: Study, outcome: str = "") -> ModelSpec:
-    """Return what a model of an outcome, the label by default, takes and predicts. It takes encoded rows."""
+    """Return the inputs (encoded rows) and outputs of a model of an outcome, which is empty for the label."""
     try:
         schema = model_schema(study, outcome)
     except InputError:
@@ -90,7 +90,7 @@ def specify_sum_model(study: Study, outcome: str = "") -> ModelSpec:
 
 
 def open_sum_model(vault: Vault, study: Study, folder: Path) -> SumResultModel:
-    """Read the delivered model. A participant that has combined shares for a closing list accepts a model of no other."""
+    """Read the delivered model. A combiner that has answered a closing list accepts only a model of this list's total."""
     find_membership(vault, study)
     answered, risk = Ledger(vault.folder).find_answer(study.digest), guaranteed_risk(study)
     specify = partial(specify_sum_model, study)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mooring.audit import PointResult
 
 _MOST_KEPT = 64
-_SCHEMES: dict[str, SumScheme] = {}  # by the study's digest: a scheme is asked for with every bundle
+_SCHEMES: dict[str, SumScheme] = {}  # by the study's digest, because every bundle needs the scheme
 
 
 def sum_settings(study: Study) -> SumSettings:
@@ -61,7 +61,7 @@ def explain_missing_guarantee(study: Study) -> str:
 
 
 def sum_scheme(study: Study) -> SumScheme:
-    """Return what the settings mean for the columns and the roster of a complete study."""
+    """Return what settings, columns and roster of a study amount to; a study without a roster is refused."""
     settings = sum_settings(study)
     study.require_roster()
     if study.digest not in _SCHEMES:

@@ -1,4 +1,4 @@
-"""The steps of secure sums: combiners test bundles, the analyst closes a list of them, and combiners answer it."""
+"""The steps of secure sums: combiners test bundles, the analyst closes a list, and combiners add up their shares of it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ SHARES = Item("combiners' shares of the total", ("inbox/*.share",))
 
 
 def _has_tested(workspace: Workspace) -> bool:
-    """Whether a combiner has answered, or its receipt mentions every bundle in its inbox."""
+    """Return whether a combiner has written its share of the total, or its receipt mentions every bundle in its inbox."""
     name = workspace.identify().name
     return SHARE.is_there(workspace) or _mentions_all(workspace, workspace.root / f"{name}.receipt")
 
 
 def _mentions_all(workspace: Workspace, receipt: Path) -> bool:
-    """Whether a receipt mentions every bundle in the inbox; one that is not there, or is refused, does not."""
+    """Return whether a receipt mentions every bundle in the inbox; False if the receipt is missing or refused."""
     from mooring.protocol.sums.answers import read_receipt
     from mooring.protocol.sums.bundle import list_header_digests
 
@@ -56,26 +56,26 @@ def list_combiners(workspace: Workspace) -> Sequence[str]:
 
 
 def count_enough_combiners(workspace: Workspace) -> int:
-    """Return how many combiners open a total. Whichever they are, the total of a list is the same: others may be absent."""
+    """Return how many combiners open a total. Any that many open the same total of a list, so that others may be absent."""
     from mooring.protocol.sums.scheme import sum_scheme
 
     return sum_scheme(workspace.study).threshold.threshold
 
 
 def list_receipts(workspace: Workspace) -> Sequence[str]:
-    """Return combiners who have tested all bundles that are there."""
+    """Return the names of the combiners whose receipts mention every bundle in the inbox."""
     inbox = workspace.root / "inbox"
     return [name for name in list_combiners(workspace) if _mentions_all(workspace, inbox / f"{name}.receipt")]
 
 
 def list_listed(workspace: Workspace) -> Sequence[str]:
-    """Return participants whose bundle is on the closing list."""
+    """Return the names of the participants whose bundles are on the closing list."""
     listed = _read_listed(workspace)
     return [member.name for member in workspace.study.participants if member.signing_key in listed]
 
 
 def list_arrived(workspace: Workspace) -> Sequence[str]:
-    """Return participants whose bundle on the closing list is there: a shared folder may bring it after the list."""
+    """Return the names of the participants whose listed bundles are in the inbox; a bundle may arrive after the list."""
     from mooring.protocol.sums.bundle import list_header_digests
 
     listed, study = _read_listed(workspace), workspace.study
@@ -84,13 +84,13 @@ def list_arrived(workspace: Workspace) -> Sequence[str]:
 
 
 def _read_listed(workspace: Workspace) -> Mapping[str, str]:
-    """Return the digest of each listed bundle by the key of its sender; none without a list, or if it is refused."""
+    """Return each listed bundle's digest by its sender's key; empty if the closing list is missing or refused."""
     from mooring.protocol.sums.answers import read_closing_list
 
     try:
         return read_closing_list(workspace.root / "closing.list", workspace.study).digests
     except (RefusedError, StorageError):
-        return {}  # combining says what is wrong with it
+        return {}  # the combine step says what is wrong with the list
 
 
 def confirm(

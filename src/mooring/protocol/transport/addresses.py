@@ -2,7 +2,7 @@
 
 A presigned address is a secret: whoever has it can use it. Addresses are therefore shown, recorded and quoted in errors
 without their query and without a user name and password. If these cannot be separated from the rest, for instance because a
-password contains a slash, only the scheme of the address is shown.
+password contains a slash, at most the scheme of the address is shown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def is_url(address: str | Path) -> bool:
 
 
 def is_presigned(address: str | Path) -> bool:
-    """Return whether an address is a presigned one, to which a file is sent with PUT."""
+    """Return whether an address begins with http(s)://, and so is taken for a presigned one, which accepts a PUT."""
     return str(address).lower().startswith(("http://", "https://"))
 
 
@@ -43,7 +43,7 @@ def read_scheme(address: str | Path) -> str:
 
 
 def redact_word(word: str) -> str:
-    """Return one word of a command line, with secrets of an address in it removed."""
+    """Return one word of a command line; if it holds an address, the address's secrets are removed."""
     return _redact(word, "?…")
 
 
@@ -58,18 +58,18 @@ def redact_command(text: str) -> str:
 
 
 def redact_address(address: str | Path) -> str:
-    """Return an address for display, without query, password and control characters."""
+    """Return an address for display, without query, user name, password and control characters."""
     return make_printable(_redact(str(address), "") if is_url(address) else str(address), longest=_LONGEST_SHOWN)
 
 
 def make_printable(text: str, *, longest: int = 80) -> str:
-    """Return text from others for display, without control characters and at most `longest` characters long."""
+    """Return text from other people for display: at most `longest` characters, none of them a control character."""
     shown = "".join(letter if letter.isprintable() else "?" for letter in text[: longest + 1])
     return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
 
 
 def _redact(word: str, instead_of_query: str) -> str:
-    """Return the text before an address, its scheme, and the part that is certainly neither password nor signature."""
+    """Return a word in which everything that may be a password or a signature of an address is left out."""
     match = _SCHEME.search(word)
     if not match:
         return word
@@ -83,7 +83,7 @@ def _redact(word: str, instead_of_query: str) -> str:
 
 
 def read_address(argument: str) -> str:
-    """Return the given address or, after an @, the address in a file, so that a secret need not be typed."""
+    """Return the given address; with @FILE, return the address in that file, so that a secret need not be typed."""
     if not argument.startswith("@"):
         address = argument.strip()
     else:
@@ -126,5 +126,5 @@ def refuse_unprotected(what: str, why: str) -> RefusedError:
 
 
 def is_this_machine(host: str) -> bool:
-    """Return whether a host is this machine."""
+    """Return whether a host is given as this machine: localhost, ::1 or 127.x.x.x."""
     return host in ("localhost", "::1") or re.fullmatch(r"127(\.\d{1,3}){3}", host) is not None

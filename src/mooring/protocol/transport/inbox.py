@@ -1,9 +1,10 @@
 """Listing and downloading of bundles at a store. An accepted bundle that has not changed is not downloaded again.
 
-For every accepted bundle that was downloaded, the analyst's record keeps its SHA-256 digest, and a digest of the metadata
-that the store listed: size, and ETag or time. The local copy is used without another download if the metadata are unchanged
-and the copy still has the bundle's digest. A size alone is not enough. An object that has changed, or cannot be downloaded
-now, does not undo the acceptance: the copy is kept and used as long as the store lists the object.
+For every accepted bundle that was downloaded, the analyst's record keeps the bundle's SHA-256 digest, and a digest of the
+metadata that the store listed: size, and ETag or time. The local copy is used without another download if the metadata are
+unchanged and the copy still has the bundle's digest; an unchanged size alone is not enough. If the object at the store has
+changed, or cannot be downloaded now, the bundle stays accepted: its copy is kept and used as long as the store lists the
+object.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ class Candidate:
     """A file that may be a bundle."""
 
     shown: str
-    """Its name at the source."""
+    """The file's name at the source."""
     path_or_reason: Path | str
-    """Its local path, or the reason why it cannot be read."""
+    """The file's local path, or the reason why it cannot be read."""
     kept: tuple[Path, ...] = ()
-    """Local copies of this object that were accepted before."""
+    """Other local copies of this object that were accepted before."""
     origin: tuple[str, str] | None = None
-    """`Copy.object` and `Copy.mark`; None for a file that was not downloaded."""
+    """`Copy.object` and `Copy.mark` of a file at a store; None for a file on this machine and for a folder."""
 
 
 def download_bundles(
@@ -63,7 +64,7 @@ def download_bundles(
     part: Part | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Candidate]:
-    """Yield every bundle at an address, or `part` of each. `copies` are those that were accepted, in `received`."""
+    """Yield a candidate for each bundle at an address, or for `part` of each; `copies` describes those in `received`."""
     system, listed = list_objects(address)
     make_folder(received, mode=0o700, what="the work folder")
     for index, entry in enumerate(listed):
@@ -92,7 +93,7 @@ def fetch_files(source: str | Path, suffix: str, folder: Path, *, most_bytes: in
 
 
 def list_versions(source: str | Path) -> list[tuple[str, str]]:
-    """Return the name of each bundle at an address, with a mark that changes with the file; empty if the store has none."""
+    """Return each bundle's name and a mark that changes with its content; the mark is empty if the store lists none."""
     if is_url(source):
         return [(str(entry["name"]), hash_listing(entry)) for entry in list_objects(str(source))[1]]
     files = list_files(source, SUFFIX)
@@ -101,7 +102,7 @@ def list_versions(source: str | Path) -> list[tuple[str, str]]:
 
 
 def list_objects(address: str, suffix: str = SUFFIX) -> tuple[Any, list[dict[str, Any]]]:
-    """Return the file system at a URL, and its listing of objects with a suffix, sorted by name."""
+    """Return the file system at a URL, and the listed objects whose names end in a suffix, sorted by name."""
     system, root = open_file_system(address)
     try:
         system.invalidate_cache()  # a long-lived client may have cached an old listing
@@ -112,7 +113,7 @@ def list_objects(address: str, suffix: str = SUFFIX) -> tuple[Any, list[dict[str
 
 
 def list_files(folder: str | Path, suffix: str = SUFFIX) -> list[Path]:
-    """Return the files in a local folder with a suffix, by default that of bundles, sorted by name."""
+    """Return the paths in a local folder that end in a suffix, by default that of bundles, sorted by name."""
     place, what = local_path(folder), "the folder of bundles"
     with explain_os_errors(what):
         if not place.is_dir():
@@ -121,7 +122,7 @@ def list_files(folder: str | Path, suffix: str = SUFFIX) -> list[Path]:
 
 
 def _is_wanted(name: str, suffix: str) -> bool:
-    """Return whether a file has a suffix. Operating systems leave hidden files beside copies; these are skipped."""
+    """Return whether a file has a suffix and is not hidden: operating systems leave hidden files beside copies."""
     return name.endswith(suffix) and not name.rpartition("/")[2].startswith(".")
 
 
@@ -131,7 +132,7 @@ def hash_name(path: str) -> str:
 
 
 def listed_size(entry: Mapping[str, Any]) -> int | None:
-    """Return the size of an object, or None if it is not listed."""
+    """Return the listed size of an object; None if no size is listed."""
     size = entry.get("size")
     return size if isinstance(size, int) else None
 

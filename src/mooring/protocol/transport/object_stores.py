@@ -21,10 +21,10 @@ from mooring.typing import Progress
 WAITS: tuple[float, ...] = (0.5, 2.0, 8.0)
 """Seconds between attempts; there is one attempt more than there are waits."""
 TOO_LARGE, IN_PART, NOT_GIVEN, NOT_THERE, NOT_DOWNLOADED = (
-    "it is larger than any bundle may be",
+    "it is larger than such a file may be",
     "only a part of it could be downloaded",
     "the store refuses access to it",
-    "it does not exist any more",
+    "it is not at the store (404)",
     "it could not be downloaded",
 )
 _BLOCK = 2**22
@@ -41,7 +41,7 @@ Answer = TypeVar("Answer")
 
 
 class TransientError(Exception):
-    """Raised when a connection broke or the store asked to wait, so that another attempt may succeed."""
+    """Raised when another attempt may succeed, for instance because a connection broke or the store asked to wait."""
 
     def __init__(self, reason: str, wait: float = 0.0) -> None:
         super().__init__(reason)
@@ -84,7 +84,7 @@ def is_transient(problem: BaseException) -> bool:
 
 
 def explain_store_error(problem: BaseException, *, what: str, address: str, doing: str = "used") -> StorageError:
-    """Return an error that explains a store's exception; `doing` completes 'cannot be …'."""
+    """Return an error that explains a store's exception, and says that the address cannot be `doing`, such as 'listed'."""
     if lacks_credentials(problem):
         reason = "there are no credentials for the store"
         cure = (
@@ -104,7 +104,10 @@ def explain_store_error(problem: BaseException, *, what: str, address: str, doin
 
 
 def retry(attempt: Callable[[], Answer], *, waits: Sequence[float] | None = None) -> tuple[Answer, int]:
-    """Call `attempt` until it succeeds or no waits are left, and return its result and the number of attempts."""
+    """Call `attempt`, and again after each `TransientError` while waits are left; return its result and the number of calls.
+
+    Any other error is raised at once, and the `TransientError` of the last call is raised, too.
+    """
     waits = WAITS if waits is None else waits
     for tried, wait in enumerate(waits, start=1):
         try:
@@ -136,7 +139,7 @@ def open_file_system(address: str, **options: Any) -> tuple[Any, str]:
 
 
 def open_folder(address: str) -> tuple[Any, str]:
-    """Return the fsspec file system of a folder's address; a presigned address, which names one file, is an error."""
+    """Return the fsspec file system of a folder, and the path in it; an http(s) address, of one file, is an error."""
     if is_presigned(address):
         expected, got = "a folder, or a URL of a store such as s3://bucket/results", "a presigned address of one file"
         cure = "Give a folder. Files at presigned addresses can be fetched with any other tool."
@@ -145,7 +148,7 @@ def open_folder(address: str) -> tuple[Any, str]:
 
 
 def read_size(system: Any, path: str) -> int | None:
-    """Return the size of a file at the store; None if it is not known, for instance without permission to read."""
+    """Return the size of a file at the store; None if the store does not tell, for instance without permission to read."""
     try:
         system.invalidate_cache()
         size = system.info(path).get("size")
@@ -167,8 +170,8 @@ def upload(
 ) -> tuple[int, bool]:
     """Write a file to a store, and return the number of attempts and whether the store confirmed its size.
 
-    Every attempt sends the whole file. After one that succeeds, `intact` tells whether the source is unchanged; if it is
-    not, the uploaded file is removed and an error is raised.
+    Every attempt sends the whole file. After a file was sent, `intact` returns whether the source is unchanged. If the
+    source has changed, the uploaded file is removed, where the store allows it, and an error is raised.
     """
     from fsspec.callbacks import Callback
 
@@ -205,7 +208,7 @@ def upload(
 
 
 def send_folder(place: Path, files: Sequence[str], *, address: str) -> None:
-    """Send the named files that exist in a folder, in this order, and remove the folder."""
+    """Send those of `files` that exist in the folder `place`, in the order of `files`, then remove the folder."""
     system, root = open_folder(address)
     for file in files:
         if (place / file).is_file():
@@ -214,7 +217,7 @@ def send_folder(place: Path, files: Sequence[str], *, address: str) -> None:
 
 
 Part = Sequence[tuple[int, int]]
-"""The start and length of each stretch of a file that is downloaded, in ascending order."""
+"""The stretches of a file that are downloaded, each as its start and length, in ascending order."""
 
 
 def download(
@@ -228,7 +231,10 @@ def download(
     part: Part | None = None,
     waits: Sequence[float] | None = None,
 ) -> str | None:
-    """Download a file or part of it to `target`. Return None, or why this failed; `target` is then unchanged."""
+    """Download a file, or part of it, to `target`, and return None; after a failure, return the reason.
+
+    A failure leaves `target` unchanged. If `target` cannot be written, for instance on a full disk, an error is raised.
+    """
     if size is not None and size > most_bytes:
         return TOO_LARGE
 

@@ -1,7 +1,7 @@
 """Presigned addresses, one per participant, to which a bundle is uploaded by HTTP PUT without credentials.
 
-`mooring invite` makes them. The request states the length of the file, and adds no header such as a content type, because
-some stores refuse headers that the address was not signed for. The upload uses the standard library only.
+`mooring invite` makes the addresses. The upload states the length of the file, and adds no header such as a content type,
+because some stores refuse headers that the address was not signed for. The upload uses the standard library only.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Answer(NamedTuple):
     Attributes
     ----------
     code : str
-        Error code of an S3 store, if there is one.
+        Error code of an S3 store; empty if there is none.
     expired : bool
         Whether the address has expired.
     headers : mapping
@@ -80,13 +80,13 @@ class Answer(NamedTuple):
 
     @property
     def retry_after(self) -> float:
-        """Seconds to wait, as requested by the store."""
+        """Seconds to wait, as the store requests; 0 without a request."""
         seconds = self.headers.get("retry-after", "")
         return float(seconds) if seconds.isdecimal() and len(seconds) < 9 else 0.0
 
     @property
     def checksum(self) -> str:
-        """MD5 of the stored file, from the ETag; empty if that is no MD5, as with encryption by KMS or a customer's key."""
+        """MD5 of the stored file; empty if the ETag is no MD5, for instance after encryption by KMS or a customer's key."""
         encrypted = self.headers.get("x-amz-server-side-encryption", "AES256") != "AES256"
         encrypted |= "x-amz-server-side-encryption-customer-algorithm" in self.headers
         tag = self.headers.get("etag", "").strip('"').lower()
@@ -111,7 +111,7 @@ class Answer(NamedTuple):
 
 
 class _Body:
-    """A file that is being sent. It is hashed, and must have exactly the stated size."""
+    """A file that is being sent. Its first `size` bytes are sent and hashed; a shorter file is an error."""
 
     def __init__(self, file: BinaryIO, size: int, progress: Progress | None) -> None:
         self._file, self._size, self._progress = file, size, progress
@@ -144,9 +144,9 @@ def put_file(
     progress: Progress | None = None,
     timeout: float = TIMEOUT,
 ) -> Answer:
-    """Send a file by PUT once and return the store's response.
+    """Send a file by PUT, again after each redirect, and return the store's response.
 
-    A broken connection raises a `TransientError`, and so does a store that sends nothing for `timeout` seconds.
+    A connection that breaks raises a `TransientError`, and so does a store that sends nothing for `timeout` seconds.
     """
     for _ in range(_MOST_REDIRECTS + 1):
         file.seek(0)
@@ -210,7 +210,7 @@ def _exchange(parts: SplitResult, body: _Body, size: int, timeout: float) -> Ans
 
 
 def _find_proxy(parts: SplitResult) -> SplitResult | None:
-    """Return the proxy that the environment sets for an address, if any. Errors do not show it: it may hold a password."""
+    """Return the environment's proxy for an address, or None. Errors do not show the proxy: it may hold a password."""
     host, scheme = str(parts.hostname), parts.scheme.lower()
     try:
         proxy = None if is_this_machine(host) or proxy_bypass(host) else getproxies().get(scheme)
@@ -230,7 +230,7 @@ def _find_proxy(parts: SplitResult) -> SplitResult | None:
 def _connect(
     parts: SplitResult, via: SplitResult | None, timeout: float
 ) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
-    """Return a connection, direct or through a proxy, the target of the request, and headers for the proxy."""
+    """Return a connection (direct or by proxy), the target of the request, and the request's headers for the proxy."""
     host, secure = str(parts.hostname), parts.scheme.lower() == "https"
     make = http.client.HTTPSConnection if secure else http.client.HTTPConnection
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -250,7 +250,7 @@ def _connect(
 def _follow_redirect(parts: SplitResult, location: str, *, allow_http: bool) -> SplitResult:
     """Return the address that a store redirects to, for instance in a bucket's region.
 
-    A redirect from https to http is refused. So is a redirect from this machine to another one over http, unless allowed.
+    A redirect from https to http is refused. A redirect to another machine over http is refused without `allow_http`.
     """
     try:
         target = urlsplit(urljoin(parts.geturl(), location))
@@ -267,7 +267,7 @@ def _follow_redirect(parts: SplitResult, location: str, *, allow_http: bool) -> 
 
 @dataclass(frozen=True)
 class Invitation(Record):
-    """An address to which one participant may upload its bundle, a secret between the participant and the analyst."""
+    """An address to which one participant may upload its bundle. Only the participant and the analyst may know it."""
 
     name: str
     address: str = field(repr=False)
@@ -290,7 +290,7 @@ def parse_period(period: str) -> int:
 
 
 def invite(study: Study, bundles: str, *, expires: int = LONGEST, only: Collection[str] = ()) -> tuple[Invitation, ...]:
-    """Return presigned addresses in the roster's order, valid for `expires` seconds; by default for all participants."""
+    """Return presigned addresses, valid for `expires` seconds, for all participants or only some, in the roster's order."""
     study.require_roster()
     unknown = sorted(set(only) - {member.name for member in study.participants})
     if unknown:

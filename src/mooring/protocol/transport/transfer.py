@@ -1,9 +1,10 @@
 """Sending one signed file, such as a bundle, to a folder, a store or a presigned address (`mooring send`).
 
-Only signed files of mooring are sent, so that a vault or a table given by mistake does not leave. Every attempt sends the
-whole file, so that the same bytes arrive however often the connection breaks. The file is opened once: the bytes that were
-checked are the bytes that are sent, even if the file is replaced meanwhile. A different file that is already there is
-replaced only with `overwrite`, or where the receiver does not tell what it holds, as at a presigned address.
+`send_file` sends only signed files of mooring, so that a vault or a table given by mistake does not leave. Every attempt
+sends the whole file, so that the same bytes arrive however often the connection breaks. The file is opened once: the bytes
+that were checked are the bytes that are sent, even if the file is replaced meanwhile. A different file that is already
+there is replaced in three cases: with `overwrite`; if it is the beginning of the new file, as after an interrupted copy; and
+where the receiver does not show what it holds, as at a presigned address.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Parcel:
     data_digest: str
     """SHA-256 of the file's arrays."""
     manifest: Fields
-    """The manifest of a signed file; empty for a card or a study."""
+    """The manifest of a signed file; empty for a card, a study or a public file."""
 
     @property
     def name(self) -> str:
@@ -98,6 +99,7 @@ class SendResult(Record):
     digest: str
     """SHA-256 of the file."""
     tries: int
+    """Number of attempts; 0 if nothing was sent."""
     confirmed: bool
     """Whether the receiver confirmed the file by its size or checksum."""
     there_before: bool = False
@@ -105,7 +107,7 @@ class SendResult(Record):
 
 
 def check_parcel(path: Path, file: BinaryIO) -> Parcel:
-    """Return a file that may be sent; raise a `RefusedError` if it is not an intact file of a kind that may leave."""
+    """Return an open file as a parcel; refuse it unless it is an intact signed file of a kind that may leave."""
     what, parcel_form = "the file", None
     for form in (*list_sendable_files(), ENVELOPE):
         file.seek(0)
@@ -127,7 +129,7 @@ def check_parcel(path: Path, file: BinaryIO) -> Parcel:
 def measure_parcel(
     path: Path, file: BinaryIO, form: SendableFile, manifest: Fields | None = None, *, data_start: int = 0
 ) -> Parcel:
-    """Return an open file as a parcel, with its size and digests; its arrays begin at `data_start`."""
+    """Return an open file as a parcel, with its size and digests; `data_start` is the position of its arrays."""
     file.seek(0)
     header = file.read(data_start)
     whole, data = hashlib.sha256(header), hashlib.sha256()
@@ -160,8 +162,8 @@ def send_file(
 ) -> SendResult:
     """Send a signed file.
 
-    `to` is a folder, a file's path, an fsspec URL or a presigned address. Paths and URLs without the suffix of the
-    file's kind are folders. If `digest` is given, only a file with that SHA-256 digest is sent. With `overwrite`, a
+    `to` is a folder, a file's path, an fsspec URL or a presigned address. Paths and URLs that do not end in the suffix of
+    the file's kind are folders. If `digest` is given, only a file with that SHA-256 digest is sent. With `overwrite`, a
     different file of this name is replaced.
     """
     path = Path(path)
@@ -184,7 +186,7 @@ def send_parcel(
     waits: Sequence[float] | None = None,
     progress: Progress | None = None,
 ) -> SendResult:
-    """Send a file that was checked; `send_file` describes the arguments."""
+    """Send a file that was checked. The arguments are those of `send_file`; a sealed file may always go over http."""
     from fsspec.implementations.local import LocalFileSystem
 
     allow_http = allow_http or parcel.form.is_sealed
@@ -199,7 +201,7 @@ def send_parcel(
 
 
 def require_address(to: str | Path, *, allow_http: bool = False) -> None:
-    """Raise an error if nothing could be sent to an address, before any work is done."""
+    """Raise an error for a URL that is malformed, unknown or unprotected, before any work; a path is not checked."""
     if is_presigned(to):
         parse_presigned(str(to), allow_http=allow_http, what="the bundle")
     elif is_url(to):
@@ -288,7 +290,7 @@ def _copy(parcel: Parcel, target: Path, is_folder: bool, overwrite: bool, progre
 
 
 def open_store(address: str, *, allow_http: bool) -> tuple[Any, str]:
-    """Return the fsspec file system of a receiver's address, or raise a `RefusedError` if its connection is unprotected."""
+    """Return a receiver's fsspec file system, and the path in it; refuse addresses that are chained or unprotected."""
     if "::" in address:
         reason = "it chains several file systems with ::, so that it is not known which connections a file takes"
         raise RefusedError("the address", reason=reason, cure="Give only the address of the store.")
@@ -329,8 +331,8 @@ def _refuse_overwrite() -> OccupiedError:
 def _is_stored(system: Any, target: str, parcel: Parcel) -> bool:
     """Return whether the file is already at the store. A different file of this name is an error.
 
-    The result is False if the store does not tell, for instance without permission to read, and if it holds only the
-    beginning of the file, which an interrupted upload leaves.
+    The result is False if the store holds no file of this name or only the beginning of the file, as after an interrupted
+    upload. It is also False if the store does not tell, for instance without permission to read.
     """
 
     def look() -> tuple[int, str]:
@@ -364,7 +366,7 @@ def _is_stored(system: Any, target: str, parcel: Parcel) -> bool:
 
 
 def _is_beginning(stored: BinaryIO, file: BinaryIO) -> bool:
-    """Return whether what is stored is the file or a beginning of it."""
+    """Return whether the stored bytes are the file or its beginning."""
     file.seek(0)
     while block := stored.read(_BLOCK):
         if file.read(len(block)) != block:

@@ -35,8 +35,8 @@ def decode_images(
     """Return images of one shape as an array of shape (n, height, width), or (n, height, width, 3) if any is in colour.
 
     `sources` are paths or the contents of image files. If `size` is given, images are resized to it. Transparency is
-    dropped, and grey levels of 16 bits are converted to 8 bits. `place` returns where the image of an index comes from, for
-    error messages.
+    dropped, and grey levels of 16 bits are converted to 8 bits. `place` returns, for
+    error messages, where the image with a given index comes from.
     """
     try:
         return _decode(sources, size=size, place=place, colour=False)
@@ -79,7 +79,7 @@ def resize_images(images: Matrix, size: tuple[int, int]) -> Matrix:
 
 
 def as_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
-    """Read a size: one number stands for a square."""
+    """Return a size as (height, width), where one number stands for a square; None if no size is given."""
     if size is None:
         return None
     pair = (size, size) if isinstance(size, int) else tuple(size)
@@ -94,7 +94,7 @@ def check_count(n_numbers: int) -> None:
     """Refuse images that would not fit in memory as rows of numbers."""
     if n_numbers > MAX_NUMBERS:
         expected, got = f"images with at most {MAX_NUMBERS:,} pixel values in all", f"{n_numbers:,}"
-        cure = "Make the images smaller with size (--size), or use fewer."
+        cure = "Use fewer or smaller images; files such as PNG can be made smaller with size (--size)."
         raise InputError("path", expected=expected, got=got, cure=cure)
 
 

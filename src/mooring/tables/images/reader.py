@@ -40,7 +40,7 @@ from mooring.typing import Matrix
 
 _NAME = re.compile(r"images[-.]idx[34]-ubyte(\.gz)?$")
 _UNSIGNED_BYTES = 0x08
-_BEST_COMPRESSION = 1032  # deflate never compresses more than this
+_BEST_COMPRESSION = 1032  # deflate never compresses by a larger factor
 
 
 def read_images(
@@ -62,7 +62,7 @@ def read_images(
         `labels` and `groups`; a file of IDX images such as `train-images-idx3-ubyte.gz`, or a folder that contains it; a
         Parquet file with a column of encoded images.
     labels : path, optional
-        The IDX file with the labels, if it is not beside the images under its usual name.
+        The IDX file with the labels, if it is not beside the images under the usual name.
     size : int or (int, int), optional
         Height and width to resize all images to; without it, all images must have the same size.
     image_column, label, group_by : str, optional
@@ -111,14 +111,14 @@ def read_images(
 
 
 def holds_images(path: Path) -> bool:
-    """Whether a path contains images: a folder, an archive, an IDX file, or Parquet with a column of images."""
+    """Whether a path may contain images: a folder, an .npz archive, an IDX file, or Parquet with a column of images."""
     if path.is_dir() or is_idx_file(path) or path.suffix.lower() == ".npz":
         return True
     return is_parquet(path) and bool(_image_columns(open_table(path).schema))
 
 
 def _image_columns(schema: Any) -> list[str]:
-    """Return the names of the columns of bytes in a pyarrow schema that start with "image"."""
+    """Return the names that start with "image", among the columns of bytes in a pyarrow schema."""
     return [field.name for field in schema if field.name.lower().startswith("image") and _holds_bytes(field.type)]
 
 
@@ -133,7 +133,7 @@ def _read_folder(folder: Path, size: tuple[int, int] | None) -> Records:
         raise InputError(
             "path",
             expected=f"a folder with images ({', '.join(IMAGE_SUFFIXES)}), one subfolder per class",
-            got=f"{len(subfolders)} subfolders without images",
+            got=f"a folder without images in it or in its {len(subfolders)} subfolders",
             cure="Check the name of the folder and the suffixes of the files.",
         )
     counts = [len(class_files) for class_files in by_class.values()]
@@ -231,7 +231,8 @@ def _row_keys(labels: npt.NDArray[Any] | None, groups: npt.NDArray[Any] | None, 
     keep = np.ones(n_images, dtype=np.bool_)
     keys = read_keys(columns[0], columns[1], keep=keep, max_integer_classes=np.inf)
     if not keys.keep.all():
-        raise InputError("labels", expected="complete", got="missing values", cure="Drop those images first.")
+        cure = "Drop images without a label or a group first."
+        raise InputError("labels", expected="complete, as must groups", got="missing values", cure=cure)
     return keys
 
 
@@ -275,7 +276,7 @@ def is_idx_file(path: Path) -> bool:
 
 
 def find_idx_images(folder: Path) -> tuple[Path | None, tuple[str, ...]]:
-    """Find the file of IDX images in a folder: the only one, or the training images if there are several."""
+    """Return the file of IDX images in a folder (the only one, the training images, or None), and notes for the reader."""
     files = sorted(path for path in folder.iterdir() if path.is_file() and is_idx_file(path))
     if len(files) <= 1:
         return (files[0] if files else None), ()
@@ -288,11 +289,11 @@ def find_idx_images(folder: Path) -> tuple[Path | None, tuple[str, ...]]:
             cure="Give the path of one of the files.",
         )
     others = [path.name for path in files if path != training[0]]
-    return training[0], (f"only {training[0].name} is read; {listed(others)} is ignored",)
+    return training[0], (f"only {training[0].name} is read; ignored: {listed(others)}",)
 
 
 def find_idx_labels(images: Path) -> Path | None:
-    """Find the labels that belong to a file of IDX images, by its name."""
+    """Return the file of labels that is named after a file of IDX images and lies beside it; None if there is none."""
     name = re.sub(r"images([-.])idx[34]", r"labels\1idx1", images.name)
     bare = name.removesuffix(".gz")
     return next((path for path in (images.with_name(n) for n in (name, bare, bare + ".gz")) if path.is_file()), None)
@@ -314,7 +315,8 @@ def read_idx(path: Path, *, n_dimensions: tuple[int, ...]) -> npt.NDArray[np.uin
             promised = math.prod(shape)
             ratio = _BEST_COMPRESSION if is_gzip(path) else 1
             if promised > ratio * path.stat().st_size or promised > MAX_NUMBERS:
-                raise _damaged(path, f"a header that promises {promised:,} bytes, more than the file can hold")
+                got = f"a header that promises {promised:,} bytes, more than the file can hold, or too many to read"
+                raise _damaged(path, got)
             content = file.read(promised + 1)
     except (OSError, EOFError, zlib.error, struct.error):
         raise _damaged(path, "a file that is truncated or damaged") from None
@@ -332,9 +334,8 @@ def _check_magic(path: Path, magic: bytes, n_dimensions: tuple[int, ...]) -> Non
 
 
 def _damaged(path: Path, got: str) -> InputError:
-    return InputError(
-        "path", expected="an IDX file of unsigned bytes", got=got, cure=f"Fetch {path.name} again from its source."
-    )
+    cure = f"Check that {path.name} is the right file, or fetch it again from its source."
+    return InputError("path", expected="an IDX file of unsigned bytes", got=got, cure=cure)
 
 
 def read_archive(path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None, npt.NDArray[Any] | None]:

@@ -37,7 +37,7 @@ _EVENTS = {
 
 @contextmanager
 def open_database(path: Path) -> Iterator[OmopDatabase]:
-    """Open a file for reading. Its queries reach neither other files nor a network, and change no settings."""
+    """Open a file for reading, as a context. Queries reach neither other files nor a network, and change no settings."""
     try:
         import duckdb
     except ModuleNotFoundError:
@@ -61,7 +61,8 @@ def read_query(path: Path) -> str:
     try:
         return read_bounded(path, _MOST_BYTES, what=QUERY).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InputError(QUERY, expected="text in UTF-8", got="other bytes", cure="Check the path.") from None
+        cure = "Name the file with the query, saved in UTF-8."
+        raise InputError(QUERY, expected="text in UTF-8", got="other bytes", cure=cure) from None
 
 
 class OmopDatabase:
@@ -94,7 +95,7 @@ class OmopDatabase:
                 connection.execute(f"SET {setting}")
 
     def prepare(self, text: str) -> CohortRows:
-        """Read a query, which must be one SELECT, and describe its columns; no row of it is read."""
+        """Parse a query, which must be one SELECT, and describe the columns of its result; no row is read."""
         statements = self._try(lambda: self._connection.extract_statements(text))
         kinds = [statement.type.name for statement in statements]
         if kinds != ["SELECT"]:
@@ -126,7 +127,7 @@ class OmopDatabase:
         return lambda text, parameters: list(self._try(lambda: self._connection.execute(text, parameters).fetchall()))
 
     def _try(self, action: Any) -> Any:
-        """Return what an action returns; its errors may quote the query, but no row."""
+        """Return what an action returns. DuckDB's errors are replaced by errors that may quote the query, but no row."""
         import duckdb
 
         try:
@@ -204,7 +205,7 @@ def _failed(problem: Exception) -> InputError:
 
 
 def _type_to_write(name: str, kind: Any) -> Any:
-    """Return the type in which a column is written: numbers, words, truth values and days."""
+    """Return the type in which a column of numbers, words, truth values or days is written; refuse other types."""
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return pa.date32()
     if not is_readable(kind) or pa.types.is_binary(kind) or pa.types.is_null(kind):
@@ -217,8 +218,8 @@ def _type_to_write(name: str, kind: Any) -> Any:
 
 
 def list_identifying(columns: Sequence[SelectedColumn], person: str) -> dict[str, frozenset[str]]:
-    """Return, by the name of each column that identifies persons or single records, its sources that do so.
+    """Return the columns that may identify persons or single records, by name, with the sources that may do so.
 
-    The column of persons itself is left out.
+    The column `person`, which names the persons, is left out.
     """
     return {column.name: column.identifying for column in columns if column.name != person and column.identifying}

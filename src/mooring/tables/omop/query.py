@@ -43,7 +43,7 @@ class SelectedColumn:
 
     name: str
     sources: frozenset[str] = frozenset()
-    """Names of the columns that its values come from, in lower case."""
+    """Names of the columns that its values come from, in lower case; "*" stands for a whole row."""
     keeps_values: bool = True
     """Whether its values are values of these columns, or within their range."""
     words: tuple[str, ...] | None = None
@@ -51,20 +51,21 @@ class SelectedColumn:
     concepts: frozenset[int] = frozenset()
     """Concepts of the measurements that its values belong to."""
     codes: frozenset[str] = frozenset()
-    """Codes of these concepts."""
+    """Codes of such concepts, where the query chooses measurements by code instead of by concept."""
     units: frozenset[int] = frozenset()
     """Concepts of the units that the query chooses."""
     concept_column: str = ""
-    """The column of concepts, such as gender_concept_id, whose numbers or names it holds."""
+    """The column of concepts, such as gender_concept_id, whose numbers or names it holds; empty if there is
+    no such column, or more than one."""
 
     @property
     def identifying(self) -> frozenset[str]:
-        """Its sources that name persons or single records."""
+        """Its sources that may identify persons or single records."""
         return frozenset(name for name in self.sources if is_identifying(name))
 
 
 def is_identifying(name: str) -> bool:
-    """Return whether a column of OMOP tables names persons or single records.
+    """Return whether a column of OMOP tables may identify persons or single records.
 
     Examples
     --------
@@ -102,7 +103,7 @@ class _Trace:
     """What has been found about one column so far."""
 
     is_narrow: bool = False
-    """Whether a name qualified with a table is followed in that table only, if the query defines the table."""
+    """Whether a name with a table, such as t.x, is followed in that table only; the query must define the table."""
     sources: set[str] = field(default_factory=set)
     keeps_values: bool = True
     concepts: set[int] = field(default_factory=set)
@@ -115,9 +116,9 @@ class _Trace:
 class _Query:
     def __init__(self, tree: Tree) -> None:
         self.top: Tree = tree
-        self.named: dict[str, list[tuple[Tree, Tree]]] = {}  # expression, and the SELECT that it stands in
+        self.named: dict[str, list[tuple[Tree, Tree]]] = {}  # each expression with the SELECT that it stands in
         self.tables: set[str] = set()
-        self.steps: dict[str, Tree] = {}  # of WITH
+        self.steps: dict[str, Tree] = {}  # the queries to which WITH gives a name
         for part in _walk(tree):
             self._require_plain(part)
             for entry in (part.get("cte_map") or {}).get("map") or ():
@@ -134,10 +135,10 @@ class _Query:
                 raise _refuse("A computed column has no name", "Name each such column with AS.")
 
     def _require_plain(self, part: Tree) -> None:
-        """Refuse forms in which a column gets a name that the tree does not link with the column."""
+        """Refuse forms that cannot be followed, for example because the tree does not say which name a column gets."""
         kind = str(part.get("type", ""))
         if kind.endswith("_NODE") and kind not in _NODES:
-            raise _refuse("It is no plain SELECT", "Use SELECT, WITH, JOIN, WHERE, GROUP BY and UNION.")
+            raise _refuse("It is not a plain SELECT", "Use SELECT, WITH, JOIN, WHERE, GROUP BY and UNION.")
         source = part.get("from_table")
         sources = [source] if source else []
         while sources:
@@ -235,7 +236,7 @@ class _Query:
                 self._follow(expression, inner, trace)
 
     def _find_concepts(self, node: Tree, table: str, trace: _Trace) -> None:
-        """Add the concepts that a value's SELECT chooses or, if it chooses none, those of the SELECTs in its FROM."""
+        """Add the concepts that the SELECT with a value chooses or, if there are none, those that its subqueries choose."""
         if trace.concepts or trace.codes:
             return
         conditions = [node.get("where_clause"), *_join_conditions(node.get("from_table"))]
@@ -246,7 +247,7 @@ class _Query:
                 self._find_concepts(inner, "", trace)
 
     def _selected_from(self, source: Tree | None, table: str) -> Iterator[Tree]:
-        """Yield the SELECTs in a FROM; if `table` is not empty, only those of this name."""
+        """Yield the SELECTs in a FROM; if `table` is not empty, only those of the source with this name or alias."""
         if not source:
             return
         if source["type"] == "JOIN":
@@ -308,7 +309,7 @@ class _Query:
 
 
 def _outputs(node: Tree) -> list[list[tuple[Tree, Tree]]]:
-    """Return the expressions of each column of a SELECT, or of each place of a UNION, with the SELECT that each is in."""
+    """Return, for each column of a SELECT or UNION, its expressions, each with the SELECT that it stands in."""
     if node.get("type") == "SELECT_NODE":
         return [[(expression, node)] for expression in node["select_list"]]
     columns = [_outputs(child) for child in _children(node)]
@@ -321,7 +322,7 @@ def _children(node: Tree) -> list[Tree]:
 
 
 def _name_of(expression: Tree) -> str:
-    """Return the name that an expression has in a SELECT; empty if the query gives it none, and DuckDB makes one up."""
+    """Return the name that an expression has in a SELECT; empty if the query gives none, so that DuckDB makes one up."""
     if expression.get("alias"):
         return str(expression["alias"]).lower()
     return str(expression["column_names"][-1]).lower() if expression.get("class") == "COLUMN_REF" else ""
@@ -335,7 +336,7 @@ def _join_conditions(source: Tree | None) -> Iterator[Any]:
 
 
 def _comparisons(condition: Any) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield the columns that a condition compares with constants: name and table in lower case, and the constants."""
+    """Yield the columns that = or IN compares with constants: name and table in lower case, and the constants."""
     for part in _walk(condition):
         sides = part.get("children") if part.get("type") == "COMPARE_IN" else [part.get("left"), part.get("right")]
         if part.get("type") not in ("COMPARE_EQUAL", "COMPARE_IN") or part.get("class") == "SUBQUERY" or not sides:
@@ -348,7 +349,7 @@ def _comparisons(condition: Any) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def _columns_joined(node: Tree, table: str) -> set[str]:
-    """Return the columns of concepts that the table of concepts is joined with."""
+    """Return the columns, such as gender_concept_id, on which a table of concepts is joined."""
     joined_columns = set()
     for condition in (node.get("where_clause"), *_join_conditions(node.get("from_table"))):
         for part in _walk(condition):
@@ -369,10 +370,10 @@ def _refuse(problem: str, cure: str) -> RefusedError:
 
 
 def require_names(names: Sequence[str]) -> None:
-    """Raise an `InputError` if two columns of the result have the same name."""
+    """Raise an `InputError` if two columns of the result have the same name, whatever its letter case."""
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:
             problem = f"Two columns of the result are called {name!r}."
-            raise InputError(QUERY, problem=problem, cure="Name each column once, with AS.")
+            raise InputError(QUERY, problem=problem, cure="Give each of them its own name, with AS.")
         seen.add(name.lower())

@@ -1,6 +1,6 @@
 """What the public vocabulary says of a cohort's columns: names of concepts, their codes, and ranges of measurements.
 
-`ranges.csv` has the lowest and highest plausible value of common measurements by LOINC code and UCUM unit. They are the ends
+`ranges.csv` has the lowest and highest plausible value of common measurements by LOINC code and UCUM unit. The values are
 'VALID LOW' and 'VALID HIGH' of MIMIC-Extract's table of variables (resources/variable_ranges.csv, CHIL 2020, MIT licence),
 which clinicians made for intensive care. LOINC codes were added by name and unit.
 """
@@ -17,14 +17,14 @@ from typing import Any
 from mooring.tables.omop.query import SelectedColumn
 
 Ask = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
-"""Runs a query with parameters on tables of the vocabulary."""
+"""Runs a query with parameters on tables of the vocabulary, and returns its rows."""
 _DOMAINS = {
     "gender_concept_id": "Gender",
     "race_concept_id": "Race",
     "ethnicity_concept_id": "Ethnicity",
     "visit_concept_id": "Visit",
 }
-"""The domain of each column that has few concepts."""
+"""For columns that usually have few different concepts, the domain of these concepts."""
 _MOST_CONCEPTS = 50
 _FIRST_LOCAL = 2_000_000_000  # concepts that sites make themselves have larger numbers
 _YEARS, _AGES = (1900.0, 2100.0), (0.0, 120.0)
@@ -46,14 +46,14 @@ class PlausibleRange:
 
 @dataclass(frozen=True)
 class KnownColumn:
-    """What is publicly known of a column; what is not known is empty."""
+    """What is publicly known of a column; a field is None or empty if it is not known."""
 
     range: tuple[float, float] | None = None
     words: tuple[str, ...] | None = None
-    """Its categories; an empty tuple if it has categories that a person must name."""
+    """The column's categories; empty if a person must name them, and None if the column is not known to have any."""
     missing_words: tuple[str, ...] = ()
     remark: str = ""
-    """Where this is from, or why it is not known."""
+    """Where the range or the words are from, or why they are not known."""
 
 
 @cache
@@ -104,7 +104,7 @@ def _list_concepts(column: SelectedColumn, ask: Ask | None) -> KnownColumn:
 
 
 def _find_range(column: SelectedColumn, ask: Ask | None) -> KnownColumn:
-    """Return the plausible range of a column whose values are measurements."""
+    """Return the plausible range, if it is known, of a column whose values are measurements."""
     concepts = _read_concepts(column.concepts, ask)
     codes = {code for vocabulary, code, _ in concepts if vocabulary == "LOINC"} | column.codes
     units = {code for vocabulary, code, _ in _read_concepts(column.units, ask) if vocabulary == "UCUM"}
@@ -116,7 +116,9 @@ def _find_range(column: SelectedColumn, ask: Ask | None) -> KnownColumn:
         return KnownColumn(remark=f"{named}; no plausible range ships with mooring.")
     ucum = known[0].ucum
     if {each.ucum for each in known} != {ucum} or not units <= {ucum}:
-        return KnownColumn(remark=f"{named}; the known range is in {ucum}, and the query chooses another unit.")
+        return KnownColumn(
+            remark=f"{named}; a known range is in {ucum}, but another range, or the query, has another unit."
+        )
     assumed = "" if units else " The query does not choose this unit, so values may be in other units."
     codes_named = ", ".join(each.loinc for each in known)
     remark = f"{named}, in {ucum}: plausible values of LOINC {codes_named} by MIMIC-Extract.{assumed}"
@@ -124,7 +126,7 @@ def _find_range(column: SelectedColumn, ask: Ask | None) -> KnownColumn:
 
 
 def _read_concepts(numbers: Collection[int], ask: Ask | None) -> list[tuple[str, str, str]]:
-    """Return vocabulary, code and name of concepts of public vocabularies."""
+    """Return the vocabulary, code and name of each of these concepts that is not a site's own."""
     wanted = [number for number in sorted(numbers) if 0 < number < _FIRST_LOCAL]
     if ask is None or not wanted:
         return []

@@ -1,7 +1,7 @@
-"""What is read off one opened total: tables, regressions, survival curves, associations and synthetic rows.
+"""Answers from an opened total: tables, regressions, survival curves, associations, forecasts and synthetic rows.
 
-Every answer is a frozen value with estimates, 95 % intervals and the guarantee. Everything that is computed from an opened
-total is covered by the guarantee of that total, so that answers cost no further privacy, however many are asked.
+An `Answer` is a frozen value with estimates, 95 % intervals and the guarantee. The guarantee of a total covers everything
+that is computed from it, so that answers cost no further privacy, however many are asked.
 """
 
 from mooring.mechanisms.sums.answers.answer import Answer, AskedAnswer, Source

@@ -1,4 +1,4 @@
-"""What every answer says of itself: the rows that it is about, the guarantee, and what its intervals include."""
+"""What every answer states: the number of rows that it is about, the guarantee, and what its intervals include."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from mooring.mechanisms.sums.general.total import PairwiseTotal
 from mooring.serialization import FloatOrNaN, OpenRecord, Record, Rows, render_html
 
 SAYS_NOTHING = 0.8
-"""An interval that covers this much of what is possible says nothing, and its estimate is not shown."""
+"""An interval that covers this share of the possible values says nothing, and its estimate is not shown."""
 _SAMPLED = "Intervals are 95 % and include {}that other rows could have been observed."
 
 
 @dataclass(frozen=True)
 class Source(Record):
-    """The total that an answer was read from."""
+    """The total from which an answer was computed."""
 
     rows: FloatOrNaN
     """n̂, the number of rows, which carries noise, too."""
     rows_error: FloatOrNaN
-    """Standard error of `rows` by noise."""
+    """Standard error of `rows` because of the noise."""
     epsilon: float | None
     delta: float | None
-    """The guarantee for adding or removing one unit; None without noise."""
+    """ε and δ of the guarantee for adding or removing one unit; None without a guarantee."""
     unit: str
-    """Either "row" or "person"."""
+    """The unit of the guarantee, "row" or "person"."""
     caveat: str
     """Why the noise of this total gives no guarantee; empty if it gives one, or if there is no noise."""
 
@@ -50,12 +50,12 @@ def name_source(total: PairwiseTotal) -> Source:
 
 
 def state_intervals(total: PairwiseTotal) -> str:
-    """Return a sentence that says which uncertainty the intervals of population quantities include."""
+    """Return a sentence on which kinds of uncertainty the intervals of population quantities include."""
     return _SAMPLED.format("both the noise and " if total.noise_variance else "")
 
 
 def explain_empty(total: PairwiseTotal) -> str:
-    """Return a clause on a group whose number of rows cannot be distinguished from zero."""
+    """Return a clause that says why nothing is known of a group with hardly any rows."""
     return "under the noise it cannot be known whether it has rows" if total.noise_variance else "it has no rows"
 
 
@@ -72,7 +72,7 @@ def require_rows(total: PairwiseTotal) -> Source:
 
 
 def make_frame(table: Any) -> Any:
-    """Return a pyarrow table as a pandas DataFrame."""
+    """Return a pyarrow table as a pandas DataFrame; raise a `MissingExtraError` without pandas."""
     try:
         return table.to_pandas()
     except ImportError:
@@ -81,22 +81,22 @@ def make_frame(table: Any) -> Any:
 
 @dataclass(frozen=True)
 class Answer(OpenRecord):
-    """An answer that was read off a total. Every kind of answer derives from it and has a line per estimate."""
+    """An answer that was computed from a total. Every kind of answer is a subclass."""
 
     kind_key: ClassVar[str] = "answer"
     answer: ClassVar[str] = ""
     """The name of the kind."""
     lines_field: ClassVar[str]
-    """Name of the field that holds the lines of the answer's data frame."""
+    """Name of the field whose entries are the lines of the answer's data frame."""
 
     source: Source
     notes: tuple[str, ...]
-    """What was left out and why, and what the answer does not say."""
+    """Sentences on what was left out and why, and on what the answer does not say."""
     included: str
-    """What the intervals include."""
+    """A sentence on what the intervals include."""
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with one line per estimate."""
+        """Return a pandas DataFrame with one line per entry of the field that `lines_field` names."""
         import pyarrow as pa
 
         lines = getattr(self, self.lines_field)
@@ -104,7 +104,7 @@ class Answer(OpenRecord):
         return make_frame(pa.table({name: [getattr(line, name) for line in lines] for name in names}))
 
     def list_estimates(self) -> dict[str, tuple[float, float, float]]:
-        """Return estimate, low and high of every quantity of the population with an interval, by its name."""
+        """Return (estimate, low, high) of every population quantity that has an interval, by the quantity's name."""
         raise NotImplementedError
 
     def list_tables(self) -> dict[str, Rows]:
@@ -112,7 +112,7 @@ class Answer(OpenRecord):
         raise NotImplementedError
 
     def list_sentences(self) -> list[str]:
-        """Return the source, what intervals include, and the notes."""
+        """Return sentences: the source, what the intervals include, and the notes."""
         return [str(self.source), self.included, *self.notes]
 
     def _repr_html_(self) -> str:
@@ -121,7 +121,7 @@ class Answer(OpenRecord):
 
 @dataclass(frozen=True)
 class AskedAnswer(Record):
-    """An answer that is kept, with the command that asked for it."""
+    """An answer as it is kept in a file, with the command that asked for it."""
 
     command: str
     study: str
@@ -137,11 +137,11 @@ class AskedAnswer(Record):
 
 
 def require_group(total: PairwiseTotal, column: str) -> None:
-    """Raise an `InputError` unless each row is in exactly one group of a column."""
+    """Raise an `InputError` unless the levels of a column put each row into exactly one group."""
     levels = total.workload.column(column)
     if not levels.is_exact or levels.kind == "survival":
         problem = f"{column!r} cannot form groups: only categories and whole numbers with few values can."
-        raise InputError("by", problem=problem, cure="Name such a column.")
+        raise InputError("by", problem=problem, cure="Name a column of one of these kinds.")
 
 
 def write_number(value: float, digits: int = 3) -> str:

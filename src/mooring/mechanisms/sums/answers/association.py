@@ -1,11 +1,13 @@
 """Correlations of numbers and χ² tests of categories, for pairs of columns.
 
-Legend: O the table of counts of two categories, n its sum, r and c its margins divided by n; w = O − n r cᵀ.
+Legend: O the table of counts of two categories, n its sum, r and c its margins divided by n; w the entries of O − n r cᵀ but
+those of the last row and column.
 
-Without noise, Pearson's χ² is wᵀV⁻¹w without the last row and column, where V = n (diag r − rrᵀ) ⊗ (diag c − ccᵀ). If O has
-noise of covariance N, JNJᵀ is added to V, where J is the derivative of w, so that the test keeps its level; with V alone it
-would reject too often.
-For correlations, see `correlation`.
+Without noise, Pearson's χ² is wᵀV⁻¹w, where V = n (diag r − rrᵀ) ⊗ (diag c − ccᵀ), also without the last row and column. If
+O has noise of covariance N, JNJᵀ is added to V, where J is the derivative of w with respect to O. The test then keeps its
+level; with V alone, it would reject too often.
+
+For correlations, see the module `correlation`.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from mooring.mechanisms.sums.general.levels import Levels
 from mooring.mechanisms.sums.general.total import PairwiseTotal
 from mooring.serialization import FloatOrNaN, Record, Rows
 
-_MOST_CORRELATION_ERROR = 0.4  # half width, if there is no correlation, beyond which an interval says nothing
+_MOST_CORRELATION_ERROR = 0.4  # half width, for a correlation of 0, from which an interval says nothing
 
 
 @dataclass(frozen=True)
@@ -69,14 +71,14 @@ class Associations(Answer):
     tests: tuple[Independence, ...]
 
     def list_estimates(self) -> dict[str, tuple[float, float, float]]:
-        """Return the correlations."""
+        """Return the correlations, by pair of columns."""
         return {
             f"{entry.first} and {entry.second}": (entry.correlation, entry.low, entry.high)
             for entry in self.correlations
         }
 
     def list_tables(self) -> dict[str, Rows]:
-        """Return the correlations and the tests."""
+        """Return a table of correlations and one of tests. A table without entries is left out."""
         correlations = [
             (
                 entry.first,
@@ -102,16 +104,16 @@ class Associations(Answer):
 def associate(total: PairwiseTotal, columns: Sequence[str] = ()) -> Associations:
     """Return the correlation of each pair of numbers, and the χ² test of each pair of categories.
 
-    A category of two levels is also correlated with numbers, as 0 and 1. A pair uses the rows in which both values are
-    known; the variance of a number is that of all its known values. Categories with more levels are compared with
-    numbers by `regress`.
+    A category of two levels is also correlated with numbers, as 0 and 1. To compare a category of more levels with a number,
+    use `regress`. Each pair uses the rows in which both values are known; the variance of a number is that of all its known
+    values. A pair whose correlation or test would say nothing is left out, and a note says so.
 
     Parameters
     ----------
     total : PairwiseTotal
         The opened total, from `Analyst.open_total`.
     columns : sequence of str, optional
-        The columns of which all pairs are compared; by default all. Columns of survival are always left out.
+        The columns whose pairs are compared; by default all columns. The column of survival is always left out.
 
     Returns
     -------
@@ -149,21 +151,21 @@ def _correlate(total: PairwiseTotal, first: Levels, second: Levels) -> Correlati
         return moments
     r, n = moments.correlation, moments.n_rows
     (noise, *_), (_, v, w) = moments.readings.noise[0], moments.readings.values
-    # The variance of r that the noise of the covariance gives. Where r is 0, the noise of the variances adds nothing.
+    # The variance of r due to the noise of the covariance. Where r is 0, the noise of the variances adds nothing.
     uncertainty = float(noise / (v * w))
-    # The interval's own width would be misleading: noise that makes a correlation large makes its interval narrower.
+    # The width of the interval itself would be a bad criterion: noise that makes a correlation larger narrows its interval.
     if not Z * math.sqrt(uncertainty + 1 / n) < _MOST_CORRELATION_ERROR:
         return "its interval would say nothing"
     low, high = find_correlation_interval(moments)
     if math.isnan(low):
-        return "the noise has made it larger than is possible"
+        return "the noise has made the correlation larger than is possible"
     shown = float(np.clip(r, -1, 1))
     error = math.sqrt((1 - shown**2) / (n - 2) + uncertainty)
     return Correlation(first.name, second.name, shown, low, high, find_p_value(r, error, n - 2))
 
 
 def _test_independence(total: PairwiseTotal, first: str, second: str) -> Independence | str:
-    """Return the test, or a sentence that says why there is none."""
+    """Return the test, or a sentence that says why the categories are not compared."""
     rows, columns = list_levels(total, first), list_levels(total, second)
     for axis in (0, 1):  # levels without rows have no expected counts
         margin = read_table(total, rows, columns)

@@ -1,25 +1,27 @@
-"""The correlation of two columns whose sums carry noise, and its interval.
+"""The correlation of two columns whose sums carry noise, and the interval of the correlation.
 
-Legend: u = (c, v, w) the covariance and the variances of two columns, û the values that are read for them, Σ the covariance
-of their noise; r = c/√(vw); n the number of rows; a, b the columns with mean zero and variance one.
+Legend: u = (c, v, w) the covariance and the variances of two columns, û = (ĉ, v̂, ŵ) their estimates from the total, Σ the
+covariance of the noise of û; r = c/√(vw); n the number of rows; a, b the columns, scaled to mean zero and variance one; z
+the normal quantile of 95 % intervals.
 
-Over other rows, r has the variance κ(1 − r²)²/n with κ(1 − r²)² = E[ab − r(a² + b²)/2]²; κ is 1 for a normal pair, and for
-columns that are independent. κ is read off the total, too. The interval consists of every r that is compatible with û for
-some variances, so the misfit is profiled over v and w:
+Over samples of rows, r has the variance κ(1 − r²)²/n with κ(1 − r²)² = E[ab − r(a² + b²)/2]²; κ is 1 for a normal pair, and
+for columns that are independent. κ is estimated from the total, too. The interval consists of every r that is compatible
+with û for some variances v and w. The misfit is therefore minimised over v and w:
 
     min over v, w > 0 of  (û − u)ᵀ [Σ + diag(s, 0, 0)]⁻¹ (û − u) ≤ z²  with  u = (r√(vw), v, w),  s = κ(1 − r²)² v̂ŵ/(n − 3).
 
-Where noise is small, this is the delta method. Where a variance is a few standard errors of its noise, which happens if a
-column hardly varies on its declared range, its root is not linear in the noise, and the interval widens to the side of ±1.
+Where noise is small, this is the delta method. If a column hardly varies on its declared range, its variance may be only a
+few standard errors of the noise. The root of this variance is then not linear in the noise, and the interval widens to the
+side of ±1.
 
-A correlation is shown only if each variance is read as at least three standard errors of its noise. Below two standard
+A correlation is shown only if the estimate of each variance is above three standard errors of its noise. Below two standard
 errors, variances near zero are compatible with û, and the interval ends at ±1. If only narrow intervals were shown there,
-they would be those of covariances that the noise has made large.
+they would belong to covariances that the noise has made large.
 
-The limit of three also selects variances that the noise has made large. For a variance that is read below six standard
-errors, the error is therefore multiplied by 4/3. For example, a true variance of two standard errors passes the limit in
-Φ(−1) = 16 % of draws. It then lies below its interval in Φ(−4/3 · 1.96)/Φ(−1) = 3 % of these draws; without the factor, it
-would in Φ(−1.96)/Φ(−1) = 16 %.
+The limit of three standard errors also selects variances that the noise has made large. If the estimate of a variance is
+below six standard errors, its error is therefore multiplied by 4/3. For example, the estimate of a true variance of two
+standard errors passes the limit in Φ(−1) = 16 % of draws. In Φ(−4/3 · 1.96)/Φ(−1) = 3 % of these draws, the true variance
+lies below its interval. Without the factor, this would be so in Φ(−1.96)/Φ(−1) = 16 % of them.
 """
 
 from __future__ import annotations
@@ -35,13 +37,13 @@ from mooring.mechanisms.sums.general.total import PairwiseTotal
 from mooring.mechanisms.sums.general.workload import Functional
 from mooring.typing import Matrix, Vector
 
-_LEAST_KURTOSIS, _MOST_KURTOSIS = 1 / 3, 10.0  # of κ, which noise makes uncertain
-_MOST_HATS = 1.0  # what hat functions may add to a variance, in units of it, for κ to be read off them
-_MOST_UNCERTAINTY = 0.25  # of κ
-_LEAST_VARIANCE = 1e-12  # without noise, where half the declared range is 1
-_LEAST_SIGNAL = 3.0  # of a variance, in standard errors of its noise
-_CLEAR_SIGNAL = 6.0  # the same; above this, the limit hardly selects
-_SELECTED_ERROR = 4 / 3  # factor on the error of a variance below that
+_LEAST_KURTOSIS, _MOST_KURTOSIS = 1 / 3, 10.0  # bounds of κ, which noise makes uncertain
+_MOST_HATS = 1.0  # κ is estimated unless hat functions add more than this to a variance, in units of the variance
+_MOST_UNCERTAINTY = 0.25  # largest uncertainty of κ
+_LEAST_VARIANCE = 1e-12  # least variance without noise, in units in which half the declared range is 1
+_LEAST_SIGNAL = 3.0  # least estimate of a variance, in standard errors of its noise
+_CLEAR_SIGNAL = 6.0  # estimate of a variance, in standard errors, above which the limit hardly selects
+_SELECTED_ERROR = 4 / 3  # factor on the error of a variance whose estimate is below _CLEAR_SIGNAL
 _EDGE = 0.999999
 _STEPS = np.array([0.0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 4, 6, 10, 30])  # in half widths of the delta method
 _SIDES = np.array([-1.0, 1.0])
@@ -52,7 +54,7 @@ _LONGEST_STEP = 1.5
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """The covariance and the variances of two columns."""
+    """The estimated covariance and variances of two columns."""
 
     readings: Readings
     """(c, v, w) and the covariance of their noise."""
@@ -63,13 +65,13 @@ class Moments:
 
     @property
     def correlation(self) -> float:
-        """The correlation, which noise can make larger than 1."""
+        """The estimated correlation; noise can take it beyond ±1."""
         c, v, w = self.readings.values
         return float(c / math.sqrt(v * w))
 
 
 def read_moments(total: PairwiseTotal, first: Levels, second: Levels) -> Moments | str:
-    """Return the moments of two columns, or a clause that says why there are none."""
+    """Return the moments of two columns, or a clause that says why their correlation is not known."""
     x, y = _as_number(total, first), _as_number(total, second)
     known_x, known_y, constant = (
         total.workload.present(first.name),
@@ -102,7 +104,7 @@ def read_moments(total: PairwiseTotal, first: Levels, second: Levels) -> Moments
 
 
 def _as_number(total: PairwiseTotal, levels: Levels) -> Functional:
-    """Return a number on [−1, 1], or the indicator of the second of two levels; 0 where missing."""
+    """Return the function that is a number on [−1, 1], or the indicator of the second of two levels; 0 where missing."""
     if not levels.nodes:
         return total.workload.indicator(levels.name, levels.names[1])
     nodes = np.array(levels.nodes)
@@ -111,10 +113,11 @@ def _as_number(total: PairwiseTotal, levels: Levels) -> Functional:
 
 
 class _Standard:
-    """Powers of a column with mean zero and variance one, less what hat functions add to them on average.
+    """Powers of a column with mean zero and variance one, minus what hat functions add to them on average.
 
-    At a place t between two nodes of distance h, hat functions stand for a number that is th below or (1 − t)h above, with
-    mean zero. This adds δ = h²/6 to the mean of squares, and 6δ + 2.4δ² to that of fourth powers.
+    A value at the place t between two nodes of distance h counts as a random value: the node th below it or the node
+    (1 − t)h above it, with the right mean. This adds δ = h²/6 to the mean of squares, and 6δ + 2.4δ² to that of fourth
+    powers.
     """
 
     def __init__(
@@ -133,8 +136,8 @@ class _Standard:
 def _read_kurtosis(total: PairwiseTotal, a: _Standard, b: _Standard, r: float, n: float) -> float:
     """Return κ; 1 where hat functions are too wide compared with the columns' spread or with the difference of the columns.
 
-    Besides terms that can be computed, hat functions add between δδ′ and 1.2 δδ′ to the mean of a²b²: the most if both
-    columns always lie at the same place between two nodes.
+    Let hat functions add δ and δ′ to the mean squares of a and b. Besides terms that can be computed, they then add between
+    δδ′ and 1.2 δδ′ to the mean of a²b². They add most if both columns always lie at the same place between two nodes.
     """
     uncertainty = 0.3 * max(a.added, 0.0) * max(b.added, 0.0) / max(1 - r**2, 1e-3) ** 2
     if max(a.added, b.added) > _MOST_HATS or uncertainty > _MOST_UNCERTAINTY:
@@ -176,18 +179,18 @@ def find_correlation_interval(moments: Moments) -> tuple[float, float]:
 
 
 def _measure_excess(places: Matrix, read: Vector, noise: Matrix, sampling: float) -> Matrix:
-    """Return the misfit at each correlation minus the largest misfit within the interval."""
+    """Return, for each correlation in `places`, its misfit minus z², the largest misfit within the interval."""
     return _measure_misfit(places.ravel(), read, noise, sampling).reshape(places.shape) - Z**2
 
 
 def _find_first_outside(excess: Vector) -> int:
-    """Return the index of the first positive excess after the first place; that of the last place if there is none."""
+    """Return the index, from 1 on, of the first positive excess, or the last index if no excess is positive."""
     outside = np.flatnonzero(excess[1:] > 0)
     return int(outside[0]) + 1 if len(outside) else len(excess) - 1
 
 
 def _find_crossing(places: Vector, excess: Vector) -> float:
-    """Return where the excess becomes positive; the last place if it does not."""
+    """Return the place where the excess becomes positive, or the last place if it does not become positive."""
     first = _find_first_outside(excess)
     before, after = excess[first - 1], excess[first]
     share = -before / (after - before) if after > 0 else 1.0
@@ -195,9 +198,9 @@ def _find_crossing(places: Vector, excess: Vector) -> float:
 
 
 def _measure_misfit(correlations: Vector, read: Vector, noise: Matrix, sampling: float) -> Vector:
-    """Return the least (û − u)ᵀ [Σ + diag(s, 0, 0)]⁻¹ (û − u) over variances, by Levenberg's method on their logarithms.
+    """Return the least (û − u)ᵀ [Σ + diag(s, 0, 0)]⁻¹ (û − u) over v and w, by Levenberg's method on their logarithms.
 
-    `read` is û in units in which both variances that are read are 1.
+    `read` is û in units in which v̂ and ŵ are 1.
     """
     covariance = np.broadcast_to(noise, (len(correlations), 3, 3)).copy()
     covariance[:, 0, 0] += sampling * (1 - correlations**2) ** 2
@@ -220,7 +223,7 @@ def _measure_misfit(correlations: Vector, read: Vector, noise: Matrix, sampling:
 
 
 def _expand(logs: Matrix, correlations: Vector, read: Vector, inverse: Matrix) -> tuple[Vector, Matrix, Matrix]:
-    """Return the misfit at the logarithms of variances, half its negative gradient, and half its curvature."""
+    """Return the misfit at given logarithms of variances, minus half of its gradient, and half of its curvature."""
     variances = np.exp(logs)
     covariances = correlations * np.sqrt(variances.prod(axis=1))
     left = read - np.column_stack([covariances, variances])

@@ -1,8 +1,9 @@
 """Table 1: counts and shares of categories, means and standard deviations of numbers, for all rows or by group.
 
 Apart from noise and unbiased rounding, counts and means are those of the rows, and so are standard deviations over all rows.
-Squares are read through hat functions, which add something to them. In a group, the mean of this addition over all rows is
-subtracted, so that the standard deviation is approximate and has no interval.
+In a group, the sum of squares of a number is computed through hat functions, which add something to it. The mean of this
+addition over all rows is subtracted. The standard deviation in a group is therefore approximate, unless the number has one
+level per value, and has no interval.
 """
 
 from __future__ import annotations
@@ -51,13 +52,14 @@ class Statistic(Record):
 
     column: str
     level: str
-    """The level of a category, or "missing"; empty for a number, and for the number of rows."""
+    """The level of a category, or the level of missing values; empty for a number, and for the number of rows."""
     group: str
     """The level of the column that forms groups, or "all"."""
     statistic: StatisticName
     """Shares, means and standard deviations are those of the values that are not missing."""
     estimate: FloatOrNaN
-    """NaN where the interval says nothing. Shares are adjusted to be not negative and to add up to one over the levels."""
+    """NaN if the interval says nothing, or if the noise hides a standard deviation. Shares are adjusted so that they are not
+    negative and add up to one over the levels."""
     low: FloatOrNaN
     high: FloatOrNaN
 
@@ -70,13 +72,13 @@ class Description(Answer):
     lines_field: ClassVar[str] = "statistics"
 
     by: str
-    """The column that forms groups; empty if there is none."""
+    """The column that forms groups; empty if there are no groups."""
     groups: tuple[str, ...]
-    """All rows first."""
+    """Names of the groups; the first is "all", for all rows."""
     statistics: tuple[Statistic, ...]
 
     def list_estimates(self) -> dict[str, tuple[float, float, float]]:
-        """Return shares, means and standard deviations; counts are those of the rows, not of a population."""
+        """Return shares, means and standard deviations with an interval. Counts concern the rows, not a population."""
         return {
             f"{entry.statistic} of {entry.column} {entry.level} ({entry.group})": (
                 entry.estimate,
@@ -117,9 +119,9 @@ def _write_cell(cells: dict[tuple[str, str], Statistic], group: str) -> str:
 
 
 def describe(total: PairwiseTotal, *, by: str = "", columns: Sequence[str] = ()) -> Description:
-    """Return counts, shares, means and standard deviations of all columns, or of those named, over all rows and by group.
+    """Return counts, shares, means and standard deviations of columns, over all rows and by group.
 
-    A group whose number of rows cannot be distinguished from zero under the noise is left out, and a note says so.
+    A group is left out if it has no rows, or if the noise hides whether it has any. A note says so.
 
     Parameters
     ----------
@@ -128,7 +130,7 @@ def describe(total: PairwiseTotal, *, by: str = "", columns: Sequence[str] = ())
     by : str, optional
         The column that forms groups: a category, or whole numbers with few values.
     columns : sequence of str, optional
-        The columns to describe; by default all but those of survival.
+        The columns to describe; by default all but `by` and the column of survival.
 
     Returns
     -------
@@ -137,7 +139,7 @@ def describe(total: PairwiseTotal, *, by: str = "", columns: Sequence[str] = ())
     Raises
     ------
     InputError
-        If a column is not declared or cannot form groups, or if the noise leaves nothing to say.
+        If a column is not declared or cannot form groups, if there are no rows, or if the noise leaves nothing to say.
     """
     workload = total.workload
     names, groups, notes = [ALL_ROWS], [workload.constant], []
@@ -174,7 +176,7 @@ def describe(total: PairwiseTotal, *, by: str = "", columns: Sequence[str] = ())
 
 
 def _count(column: str, level_names: Sequence[str], table: Readings, groups: Sequence[str]) -> list[Statistic]:
-    """Return the counts of a table of levels and groups; their intervals are those of the noise."""
+    """Return the counts from a table of levels by groups. The intervals of counts include the noise only."""
     half = Z * table.errors
     return [
         Statistic(column, level, group, "count", max(0.0, float(n)), max(0.0, float(n - h)), max(0.0, float(n + h)))
@@ -202,7 +204,7 @@ def _describe_category(
 
 
 def _project_shares(counts: Vector) -> Vector:
-    """Return the shares, not negative and of sum one, that are nearest to those of noisy counts; NaN without rows."""
+    """Return the shares that are nearest to those of noisy counts, not negative and of sum one; NaN without rows."""
     if not counts.sum() > 0:
         return np.full(len(counts), np.nan)
     shares = counts / counts.sum()
@@ -245,7 +247,7 @@ def _describe_number(
 
 
 def _name_scale(levels: Levels) -> str:
-    """Return the name of a number, with its scale where that is logarithmic."""
+    """Return the name of a column of numbers, with its scale if the scale is logarithmic."""
     if not levels.is_log:
         return levels.name
     return (
@@ -256,7 +258,7 @@ def _name_scale(levels: Levels) -> str:
 
 
 def _find_sd_interval(total: PairwiseTotal, levels: Levels) -> tuple[float, float]:
-    """Return the interval of a standard deviation over all rows, by the delta method for the variance."""
+    """Return the interval of the standard deviation over all rows, by the delta method for the variance."""
     workload, name = total.workload, levels.name
     number, present = workload.number(name), workload.present(name)
     readings = read_products(total, [(number, number), (number, workload.constant), (present, workload.constant)])
@@ -270,7 +272,7 @@ def _find_sd_interval(total: PairwiseTotal, levels: Levels) -> tuple[float, floa
 
 
 def _find_fourth_moment(total: PairwiseTotal, levels: Levels, mean: float, variance: float) -> float:
-    """Return E(x − mean)⁴, less what hat functions add to it (`HATS_TO_FOURTH`)."""
+    """Return E(x − mean)⁴ minus what hat functions add to it (`HATS_TO_FOURTH`), but no less than the squared variance."""
     workload, name = total.workload, levels.name
     number, present = workload.number(name), workload.present(name)
     values: Matrix = present.values * (number.values - mean) ** 4

@@ -1,10 +1,10 @@
-"""How wide the interval of each answer will be, and which will be refused, before anybody shares anything.
+"""A forecast, before anybody shares, of how wide the interval of each answer will be, and which answers will be refused.
 
-A forecast asks for the answers of the total that is expected: the sums without noise, with the variance of the noise to
-come. The intervals of these answers are the forecast. The expected total is that of rows like some that are known, or it is
-invented from the declaration alone (`invent_total`): columns are independent and nothing is missing, categories are equally
-frequent, numbers have a bell curve whose standard deviation is an eighth of the declared range, and half of the rows would
-have survival's event by the last interval if none were censored.
+A forecast computes the answers from an expected total, which has sums without noise but states the variance of the noise to
+come. The widths of the intervals of these answers are the forecast. The expected total is either that of known rows, or it
+is invented from the declaration alone (`invent_total`). In an invented total, columns are independent and nothing is
+missing, categories are equally frequent, numbers have a bell curve whose standard deviation is an eighth of the declared
+range, and half of the rows would have survival's event by the last interval if no row were censored.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ ASSUMED = (
 )
 POINTS, DEVIATIONS, TIMES = "points", "standard deviations", "times"
 _SPREAD = 1 / 8  # standard deviation of a number, in units of its range
-_EVENTS, _CENSORED = 0.5, 0.2  # shares of rows by the last interval, each if the other never occurred
+_EVENTS, _CENSORED = 0.5, 0.2  # shares by the last interval: of events without censoring, of censorings without events
 _GRID = 4_001
-_TERMS = (1, 2, 4, 8)  # numbers of columns of regressions
-_MOST_COEFFICIENTS = 30  # beyond which a regression takes long to forecast
-_MOST_PAIRED = 5  # columns whose correlations are forecast
+_TERMS = (1, 2, 4, 8)  # numbers of other columns in the regressions that are tried
+_MOST_COEFFICIENTS = 30  # a regression with more coefficients would take long to forecast
+_MOST_PAIRED = 5  # the most columns whose correlations are forecast
 _MOST_ROWS = 10**9
 
 
@@ -51,17 +51,19 @@ class ForecastLine(Record):
     question: str
     """The question of a study to which the answer belongs: "tables", "regression" or "survival"."""
     answer: str
+    """Name of the kind of answer."""
     half_width: FloatOrNaN
-    """Median, over columns and levels, of half the width of the 95 % interval; NaN where the answer is refused."""
+    """Median, over columns and levels, of half the width of the 95 % interval; NaN if the answer is refused."""
     unit: str
-    """The unit of the half width. "times" is that of a ratio, whose interval reaches from the ratio divided by the half
-    width to the ratio multiplied by it. The unit is empty for correlations."""
+    """The unit of the half width; empty for correlations. With "times", the answer is a ratio: its interval reaches from the
+    ratio divided by the half width to the ratio multiplied by the half width."""
     rows_needed: Count | None = None
-    """Minimum number of rows with which the answer is not refused. Only set for a refused answer."""
+    """Minimum number of rows with which the answer is not refused. None if the answer is not refused, or if it would be
+    refused with any number of rows."""
 
     @property
     def is_refused(self) -> bool:
-        """Whether the noise leaves nothing to say."""
+        """Whether the answer is refused."""
         return math.isnan(self.half_width)
 
     def __str__(self) -> str:
@@ -77,7 +79,7 @@ class AnswerForecast(Record):
     """How wide the intervals of a study's answers will be."""
 
     rows: Count
-    """The number of rows that is expected of all participants together."""
+    """The number of rows that all participants together are expected to have."""
     lines: tuple[ForecastLine, ...]
 
     def list_table(self) -> Rows:
@@ -95,7 +97,7 @@ def forecast_answers(workload: Workload, noise_variance: float, n_rows: int) -> 
     noise_variance : float
         The variance of all contributions' noise, as in `PairwiseTotal`.
     n_rows : int
-        The number of rows that is expected of all participants together.
+        The number of rows that all participants together are expected to have.
 
     Returns
     -------
@@ -105,7 +107,7 @@ def forecast_answers(workload: Workload, noise_variance: float, n_rows: int) -> 
 
 
 def forecast_total(total: PairwiseTotal) -> AnswerForecast:
-    """Return how wide intervals will be if the sums are those of `total` and noise of its variance is added to them.
+    """Return how wide intervals will be if the sums are those of `total`, with noise of the variance that it states.
 
     Parameters
     ----------
@@ -120,7 +122,7 @@ def forecast_total(total: PairwiseTotal) -> AnswerForecast:
 
 
 def invent_total(workload: Workload, n_rows: float, noise_variance: float) -> PairwiseTotal:
-    """Return the total that is expected of rows with these columns; see this module for what is assumed of them."""
+    """Return the total that is expected for these columns; the module states what is assumed of the rows."""
     margins, bubbles = [np.ones(1)], []
     for levels in workload.columns:
         margin, bubble = _invent_margin(levels)
@@ -132,9 +134,10 @@ def invent_total(workload: Workload, n_rows: float, noise_variance: float) -> Pa
 
 
 def find_most_columns(workload: Workload, noise_variance: float, n_rows: int, question: str) -> int:
-    """Return the largest number of columns besides the outcomes with which a question is answered; 0 if there is none.
+    """Return the largest number of columns besides the outcomes with which a question's first answer is not refused.
 
-    All columns together are not tried.
+    Columns are left out one by one, from the last one on. The workload with all columns is not tried. 0 is returned if no
+    such number of columns is small enough.
     """
     others = [levels.name for levels in workload.columns if levels.name not in workload.outcomes]
     for n_columns in range(len(others) - 1, 0, -1):
@@ -148,7 +151,7 @@ def find_most_columns(workload: Workload, noise_variance: float, n_rows: int, qu
 
 
 def _invent_margin(levels: Levels) -> tuple[Vector, float]:
-    """Return the share of rows on each level, and the mean of 4t(1 − t) between two nodes."""
+    """Return the expected weight of a row on each level, and the expected 4t(1 − t), for t the place between two nodes."""
     n_known = levels.n_levels - levels.has_missing
     if levels.kind == "survival":
         return _invent_survival(levels), 0.0
@@ -181,7 +184,7 @@ def _invent_survival(levels: Levels) -> Vector:
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """One line of a forecast before it is asked."""
+    """One line of a forecast, with the function that finds its half width in an expected total."""
 
     question: str
     answer: str
@@ -189,7 +192,7 @@ class _Asked:
     half_width: Callable[[PairwiseTotal], float]
 
     def find(self, total: PairwiseTotal) -> float:
-        """Return the half width; NaN where the answer is refused."""
+        """Return the half width; NaN if the answer is refused."""
         try:
             return self.half_width(total)
         except InputError:
@@ -203,7 +206,7 @@ def _forecast(total: PairwiseTotal, asked: _Asked) -> ForecastLine:
 
 
 def _find_rows_needed(total: PairwiseTotal, asked: _Asked) -> int | None:
-    """Return the minimum number of rows with which an answer is given, to two digits; None if no number is enough."""
+    """Return the minimum number of rows with which an answer is given, to two significant digits; None if none suffices."""
 
     def is_given(factor: float) -> bool:
         return not math.isnan(asked.find(replace(total, matrix=factor * total.matrix)))
@@ -262,7 +265,7 @@ def _find_share(total: PairwiseTotal, columns: Sequence[str], by: str = "") -> f
 
 
 def _find_mean(total: PairwiseTotal, numbers: Sequence[Levels], by: str = "") -> float:
-    """Return the median half width of means, in standard deviations over all rows."""
+    """Return the median half width of means, in units of the standard deviation over all rows."""
     known, n_entries = list[float](), 0
     for levels in numbers:
         statistics = describe(total, by=by, columns=[levels.name]).statistics
@@ -274,12 +277,12 @@ def _find_mean(total: PairwiseTotal, numbers: Sequence[Levels], by: str = "") ->
 
 
 def _find_median(known: Sequence[float], n_entries: int) -> float:
-    """Return the median of what is known; NaN where most entries are not shown."""
+    """Return the median of the known widths; NaN unless these are more than half of all entries."""
     return float(np.median(known)) if 2 * len(known) > n_entries else math.nan
 
 
 def _find_deviation(total: PairwiseTotal, levels: Levels, level: str = "") -> float:
-    """Return the standard deviation of a number, or of the indicator of a level, in the sums without noise."""
+    """Return the standard deviation of a number, or of the indicator of a level, from sums without noise."""
     workload = total.workload
     function = workload.indicator(levels.name, level) if level else workload.number(levels.name)
     known = workload.present(levels.name)
@@ -294,7 +297,7 @@ def _find_correlation(total: PairwiseTotal, columns: Sequence[str]) -> float:
 
 
 def _list_regressions(total: PairwiseTotal) -> Iterator[_Asked]:
-    """Yield the regression with the most terms that is answered, its odds ratios, and the first one that is refused."""
+    """Yield the largest regression that is answered, its odds ratios (for a category), and the first that is refused."""
     workload = total.workload
     if not workload.has_regressions:
         return
@@ -324,7 +327,7 @@ def _list_regressions(total: PairwiseTotal) -> Iterator[_Asked]:
 
 
 def _find_coefficient(total: PairwiseTotal, outcome: Levels, terms: Sequence[Levels]) -> float:
-    """Return the median half width of coefficients, in standard deviations of the outcome per one of the term."""
+    """Return the median half width of coefficients: standard deviations of the outcome per standard deviation of a term."""
     answer = regress(total, f"{_write_term(outcome)} ~ {' + '.join(map(_write_term, terms))}")
     known = {levels.name: levels for levels in terms} | {f"log({levels.name})": levels for levels in terms}
     of_outcome = _find_deviation(total, outcome, "" if outcome.nodes else outcome.names[1])
@@ -336,16 +339,16 @@ def _find_coefficient(total: PairwiseTotal, outcome: Levels, terms: Sequence[Lev
 
 
 def _find_ratio(total: PairwiseTotal, ask: Callable[[PairwiseTotal], float], outcome: Levels) -> float:
-    """Return the factor of an odds ratio's interval.
+    """Return the factor by which an odds ratio's interval reaches up and down.
 
-    Near no effect, the log odds ratio is the coefficient of the linear regression divided by p(1 − p), the variance of the
-    outcome, and so is its error.
+    If there is hardly any effect, the log odds ratio is the coefficient of the linear regression divided by p(1 − p), the
+    variance of the outcome. The error of the log odds ratio is that of the coefficient divided by the same number.
     """
     return math.exp(min(ask(total) / _find_deviation(total, outcome, outcome.names[1]), 700.0))
 
 
 def _write_term(levels: Levels) -> str:
-    """Return a column as a formula names it."""
+    """Return a column as it is written in a formula."""
     return f"log(`{levels.name}`)" if levels.is_log else f"`{levels.name}`"
 
 

@@ -1,7 +1,7 @@
 """Formulas as users of R and of statsmodels write them, with main effects only.
 
-A total holds sums of products of two columns, so that interactions, powers and functions other than declared logarithms
-cannot be computed from it. They are refused by name.
+A total holds sums of products of two columns. Interactions, powers, and functions other than declared logarithms cannot be
+computed from it; each is refused with an error that names it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FORMS: dict[str, TermForm] = {"log": "log", "np.log": "log", "C": "category", "
 
 @dataclass(frozen=True)
 class FormulaTerm:
-    """One column of a formula, and the function that is written around it."""
+    """One column of a formula, and the function that the formula applies to it."""
 
     column: str
     form: TermForm = "as declared"
@@ -36,10 +36,11 @@ class Formula:
 
 
 def parse_formula(text: str, columns: Collection[str], log_scaled: Collection[str] = ()) -> Formula:
-    """Return the outcome and terms of a formula such as "y ~ a + C(b)".
+    """Return the outcome and terms of a formula such as "y ~ a + C(b)", or raise an `InputError`.
 
-    A name that is not one word is quoted as in R, `a b`, or as in statsmodels, Q("a b"); a term that is exactly the name of
-    a column need not be. A dot stands for all other columns, those of `log_scaled` as logarithms.
+    A name that is not a single word is quoted as in R, `a b`, or as in statsmodels, Q("a b"). A term that is exactly the
+    name of a column need not be quoted. A dot stands for all columns but the outcome; those in `log_scaled` are taken as
+    logarithms.
 
     Examples
     --------
@@ -94,7 +95,7 @@ def _parse_term(word: str, columns: Collection[str], quoted: list[str]) -> Formu
 
 
 def _refuse_effect(word: str) -> None:
-    """Raise an `InputError` for a term that is more than a main effect; return for what looks like a name."""
+    """Raise an `InputError` for a term that is more than a main effect; do nothing for a term that looks like a name."""
     shown = repr(word[:60])
     cure = "Use main effects only, or declare a column that holds this term in a new study."
     if re.fullmatch(r"-?\s*[01](\s*-\s*1)?", word) or re.search(r"-\s*1\s*$", word):

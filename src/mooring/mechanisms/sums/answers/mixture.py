@@ -1,13 +1,14 @@
 """A mixture of products of categorical distributions, fitted to a total by least squares.
 
-Rows that are drawn from it have about the same distribution of each pair of columns as the rows of the total.
+In rows that are drawn from the mixture, each pair of columns has about the same distribution as in the rows of the total.
 
-Legend: π the weights of K components; θ_kj the probabilities of the levels of column j in component k;
-φ_k = (√c₀, M₁θ_k1, …).
+Legend: π the weights of K components; θ_kj the probabilities of the levels of column j in component k; c₀ and M_j the
+constant's share and the contrasts as in the module `workload`; φ_k = (√c₀, M₁θ_k1, …).
 
-The total of n rows of the mixture is n Σ_k π_k φ_k φ_kᵀ. The noise of a total has the same variance in all its coordinates,
-so that least squares in them is maximum likelihood. Before that, interactions of each pair of columns are shrunk towards
-independence by the factor of James and Stein, since most of the noise is in interactions that are small.
+The expected total of n rows of the mixture is n Σ_k π_k φ_k φ_kᵀ. The noise of a total has the same variance in all its
+coordinates, so that least squares in these coordinates is maximum likelihood. Before the fit, the interactions of each pair
+of columns are shrunk towards independence by the factor of James and Stein, since most of the noise is in interactions that
+are small.
 """
 
 from __future__ import annotations
@@ -28,24 +29,24 @@ from mooring.typing import Indices, Matrix, Vector
 
 N_COMPONENTS = 100
 _N_STEPS = 250
-_SEED = 0  # components start at random, and the same total gives the same mixture
-_START_SPREAD = 0.7  # of the logits of components around those of the margins
+_SEED = 0  # components start at random; with a fixed seed, the same total gives the same mixture
+_START_SPREAD = 0.7  # standard deviation of the components' first logits around the logits of the margins
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Rows whose columns are independent within each component."""
+    """A distribution of rows, whose columns are independent within each component."""
 
     workload: Workload
     weights: Vector
     """π, of shape (K,)."""
     tables: tuple[Matrix, ...]
-    """θ_j for each column, of shape (K, b_j)."""
+    """For each column, θ as a matrix of shape (K, number of levels)."""
     spreads: tuple[float, ...]
-    """For each column, the share of neighbouring nodes' mass that lies between them, so that squares are right."""
+    """For each column, which share of the mass of neighbouring nodes is moved between them, so that squares are right."""
 
     def draw_places(self, n_rows: int, rng: np.random.Generator) -> Matrix:
-        """Return the level of each row in each column, of shape (n_rows, columns); that of a number may be between nodes."""
+        """Return each row's level in each column, of shape (n_rows, columns). A number may lie between two levels."""
         components = rng.choice(len(self.weights), n_rows, p=self.weights)
         places = []
         for levels, table, spread in zip(self.workload.columns, self.tables, self.spreads, strict=True):
@@ -54,7 +55,7 @@ class Mixture:
         return np.column_stack(places)
 
     def weigh_places(self, places: Matrix) -> Matrix:
-        """Return the weights on all levels of rows at these places, of shape (n_rows, Σ b)."""
+        """Return the weights that rows at these places have on all levels, of shape (n_rows, number of levels)."""
         blocks = []
         for levels, place in zip(self.workload.columns, places.T, strict=True):
             lower = np.floor(place).astype(np.int64)
@@ -65,7 +66,7 @@ class Mixture:
         return np.hstack(blocks)
 
     def sum_places(self, places: Matrix, n_rows: float) -> PairwiseTotal:
-        """Return the total, without noise, of `n_rows` rows that are distributed as these."""
+        """Return the total, without noise, of `n_rows` rows that are distributed like the rows at these places."""
         curves = []
         for levels, place in zip(self.workload.columns, places.T, strict=True):
             t = place - np.floor(place)
@@ -78,7 +79,7 @@ class Mixture:
 
 
 def _move_between_nodes(levels: Indices, n_nodes: int, spread: float, rng: np.random.Generator) -> Vector:
-    """Return the places of rows after some were moved between two nodes, which keeps the mean of each hat function."""
+    """Return places, some of which are moved from a node to between two nodes; the mean of each hat function is kept."""
     places = levels.astype(np.float64)
     if not spread:
         return places
@@ -93,14 +94,14 @@ def _move_between_nodes(levels: Indices, n_nodes: int, spread: float, rng: np.ra
 
 
 def _draw_rows(probabilities: Matrix, rng: np.random.Generator) -> Indices:
-    """Return one level per row of probabilities."""
+    """Return one random level for each row of probabilities."""
     u = rng.random((len(probabilities), 1))
     levels = (np.cumsum(probabilities, axis=1) < u).sum(axis=1)
     return np.asarray(np.minimum(levels, probabilities.shape[1] - 1))
 
 
 def fit_mixture(total: PairwiseTotal, *, n_components: int = N_COMPONENTS, n_steps: int = _N_STEPS) -> Mixture:
-    """Return the mixture whose total is nearest to this one."""
+    """Return a mixture that is fitted to a total by least squares."""
     workload, n = total.workload, max(total.n_rows, 1.0)
     target = _shrink_blocks(total)[: workload.n_features, : workload.n_features] / n
     shared = workload.shared[: workload.n_features, : workload.n_features]
@@ -143,7 +144,7 @@ def fit_mixture(total: PairwiseTotal, *, n_components: int = N_COMPONENTS, n_ste
 
 
 def _find_margin(total: PairwiseTotal, levels: Levels) -> Vector:
-    """Return the shares of a column's levels, none below a hundredth of a percent."""
+    """Return the shares of a column's levels; a share below a hundredth of a percent is raised to about this value."""
     constant = total.workload.constant
     pairs = [(total.workload.indicator(levels.name, name), constant) for name in levels.names]
     shares = np.maximum(read_products(total, pairs).values / max(total.n_rows, 1.0), 1e-4)
@@ -153,7 +154,7 @@ def _find_margin(total: PairwiseTotal, levels: Levels) -> Vector:
 def _shrink_blocks(total: PairwiseTotal) -> Matrix:
     """Return S with the interactions of each pair of columns shrunk towards independence.
 
-    The linear contrast of a number is shrunk apart from its other contrasts, so that their noise does not hide a trend.
+    The linear contrast of a number is shrunk separately, so that the noise of the other contrasts does not hide a trend.
     """
     S, workload = total.matrix.copy(), total.workload
     parts = list[tuple[int, slice]]()
@@ -172,7 +173,7 @@ def _shrink_blocks(total: PairwiseTotal) -> Matrix:
 
 
 def _find_spread(total: PairwiseTotal, levels: Levels, margin: Vector) -> float:
-    """Return the share of neighbouring nodes' mass that lies uniformly between them, by the mean of t(1 − t)."""
+    """Return the share for `Mixture.spreads` with which the mean of t(1 − t) is that of the total; 0 for exact columns."""
     if levels.is_exact:
         return 0.0
     number, constant = total.workload.number(levels.name), total.workload.constant
@@ -180,5 +181,5 @@ def _find_spread(total: PairwiseTotal, levels: Levels, margin: Vector) -> float:
     on_nodes, exact = read_products(total, [(hats, constant), (number, number)]).values
     step = levels.nodes[1] - levels.nodes[0]
     n_nodes = len(levels.nodes)
-    between = np.minimum(margin[: n_nodes - 1], margin[1:n_nodes]).sum()  # each such row has t(1 − t) of mean 1/6
+    between = np.minimum(margin[: n_nodes - 1], margin[1:n_nodes]).sum()  # t(1 − t) of a moved row has the mean 1/6
     return float(np.clip((on_nodes - exact) / step**2 / max(total.n_rows, 1.0) * 6 / max(between, 1e-9), 0, 1))

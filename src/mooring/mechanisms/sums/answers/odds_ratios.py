@@ -1,18 +1,20 @@
 """Odds ratios by logistic regression. Sums that the total lacks come from a mixture that is fitted to the total.
 
 Legend: z the row of terms, y the outcome of zeros and ones, β the coefficients, η = zᵀβ, p the logistic function; G = Σ zzᵀ
-and b = Σ zy from the total; E_m the mean over rows of a mixture that is fitted to the total; Λ the precision of a normal
-prior of standard deviation 2.5 on all coefficients but the intercept, in units of half a declared range.
+and b = Σ zy from the total; n the number of rows; e₁ the unit vector of the intercept; E_m the mean over rows of the
+mixture; Λ the precision of a normal prior of standard deviation 2.5 on all coefficients but the intercept, in units of half
+a declared range.
 
-Maximum likelihood solves Σ z (y − p(η)) = 0. With p(η) = a + cη + r(η), a and c chosen on the mixture, only r needs sums
-over its rows:
+Maximum likelihood solves Σ z (y − p(η)) = 0. Let p(η) = a + cη + r(η), where a and c are fitted to rows of the mixture. Then
+only r needs sums over rows of the mixture. The penalised equation and its Hessian are
 
     b − G(a e₁ + cβ) − n E_m[z r(η)] − Λβ = 0
     H = n E_m[p(1 − p)zzᵀ] + c (G − n E_m[zzᵀ]) + Λ,        Cov β = H⁻¹ (H + N) H⁻¹,
 
-N being the covariance of the noise of b − G(a e₁ + cβ); intervals are as in `regression`. A mixture knows pairs of columns
-only, so that β has a bias. The bias is measured by solving the same equations for rows of the mixture, whose solution is
-known. If it exceeds half a standard error, the answer is refused.
+where N is the covariance of the noise of b − G(a e₁ + cβ). Intervals are as in `regression`. A mixture preserves only the
+relations of pairs of columns, so that β has a bias. To measure it, the same estimate is made from the sums of rows drawn
+from the mixture, and compared with the solution for these rows themselves. If the bias exceeds half a standard error, the
+answer is refused.
 """
 
 from __future__ import annotations
@@ -61,14 +63,15 @@ class OddsRatio(Record):
     term: str
     """Name of the column, or log(name) where its scale is logarithmic."""
     level: str
-    """The level of a category, or "missing"; empty for a number, whose odds ratio is per unit."""
+    """The level of a category, or the level of missing values; empty for a number, whose odds ratio is per unit."""
     reference: str
+    """The level with which a category's level is compared; otherwise empty."""
     odds_ratio: FloatOrNaN
     low: FloatOrNaN
     high: FloatOrNaN
     p: FloatOrNaN
     bias: FloatOrNaN
-    """Bias of the log odds ratio in standard errors, as measured on the mixture."""
+    """Bias of the coefficient, the logarithm of the odds ratio, in standard errors, as measured on the mixture."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +86,13 @@ class OddsRatios(Answer):
     ratios: tuple[OddsRatio, ...]
 
     def list_estimates(self) -> dict[str, tuple[float, float, float]]:
-        """Return the odds ratios by term and level."""
+        """Return (estimate, low, high) of the odds ratios, by term and level."""
         return {
             f"{entry.term} {entry.level}".strip(): (entry.odds_ratio, entry.low, entry.high) for entry in self.ratios
         }
 
     def list_tables(self) -> dict[str, Rows]:
-        """Return the odds ratios with intervals and p."""
+        """Return one table of the odds ratios with intervals and p-values."""
         lines = []
         for entry in self.ratios:
             name = f"{entry.term}: {entry.level}" if entry.level else f"{entry.term}, per unit"
@@ -102,15 +105,15 @@ class OddsRatios(Answer):
 def estimate_odds_ratios(total: PairwiseTotal, formula: str) -> OddsRatios:
     """Return the odds ratios of a logistic regression of an outcome with two levels.
 
-    The coefficients are shrunk a little towards zero by the prior, as stated in this module. An answer whose bias, measured
-    on a mixture that is fitted to the total, exceeds half a standard error is refused.
+    A normal prior, which this module states, shrinks the coefficients a little towards zero. The answer is refused if its
+    bias, which is measured on a mixture that is fitted to the total, exceeds half a standard error.
 
     Parameters
     ----------
     total : PairwiseTotal
         The opened total, from `Analyst.open_total`.
     formula : str
-        As for `regress`; the outcome has two levels.
+        As for `regress`; the outcome must have two levels.
 
     Returns
     -------
@@ -119,7 +122,8 @@ def estimate_odds_ratios(total: PairwiseTotal, formula: str) -> OddsRatios:
     Raises
     ------
     InputError
-        As for `regress`, or if the bias exceeds half a standard error.
+        As for `regress`, or if the outcome is a number, if no term has a level to compare, or if the bias exceeds half a
+        standard error.
     """
     design, source = make_design(total, formula), name_source(total)
     if not design.outcome.level:
@@ -169,7 +173,7 @@ def estimate_odds_ratios(total: PairwiseTotal, formula: str) -> OddsRatios:
 
 
 def _select_columns(total: PairwiseTotal, design: Design) -> tuple[PairwiseTotal, Design]:
-    """Return the total of a design's columns alone, whose mixture is fitted faster, and the design for it."""
+    """Return the total of only those columns that a design uses, so that a mixture is fitted faster, and its design."""
     selected = total.select({column.function.column for column in (design.outcome, *design.columns)})
 
     def move(column: DesignColumn) -> DesignColumn:
@@ -182,7 +186,7 @@ def _select_columns(total: PairwiseTotal, design: Design) -> tuple[PairwiseTotal
 
 
 def _state_ratio(column: DesignColumn, coefficient: float, spread: Spread, bias: float) -> OddsRatio:
-    """Return the odds ratio of one unit of a number, or of a level against the reference."""
+    """Return the odds ratio per unit of a number, or of a level compared with the reference."""
     ends = (coefficient, *spread.find_interval(coefficient, Z))
     ratio, low, high = (math.exp(min(end / column.scale, 700.0)) for end in ends)
     p = spread.find_p(coefficient, math.inf)
@@ -190,7 +194,7 @@ def _state_ratio(column: DesignColumn, coefficient: float, spread: Spread, bias:
 
 
 def _find_terms(mixture: Mixture, design: Design, places: Matrix) -> Matrix:
-    """Return the terms of rows at these places."""
+    """Return the terms of rows of a mixture at these places (`Mixture.draw_places`)."""
     index = {column.name: k for k, column in enumerate(mixture.workload.columns)}
 
     def evaluate(function: Functional) -> Vector:
@@ -224,7 +228,7 @@ class _Solution:
 
 
 def _solve(equations: NormalEquations, z: Matrix) -> _Solution:
-    """Return the solution by Newton's method."""
+    """Return the solution of the module's equations by Newton's method; z has the terms of rows of the mixture."""
     G, b, n, p = equations.matrix, equations.vector, equations.n_rows, equations.n_terms
     prior = np.diag([0.0, *[_PRIOR_SCALE**-2] * (p - 1)])
     second = z.T @ z / len(z)
@@ -251,7 +255,7 @@ def _solve(equations: NormalEquations, z: Matrix) -> _Solution:
 
 
 def _measure_bias(mixture: Mixture, design: Design, n_rows: float) -> Vector:
-    """Return the estimate from a total of rows drawn from the mixture, minus the solution for these rows themselves."""
+    """Return the bias: the estimate from a total of rows of the mixture, minus the solution for these rows themselves."""
     places = mixture.draw_places(_N_ROWS, np.random.default_rng(_SEED + 1))
     total = mixture.sum_places(places, n_rows)
     equations, again = read_normal_equations(total, design), fit_mixture(total)

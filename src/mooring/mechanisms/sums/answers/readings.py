@@ -1,15 +1,15 @@
-"""Sums over rows that are read off a total, with the covariance of their noise, and intervals of their ratios.
+"""Readings: sums over rows that follow from a total, with the covariance of their noise, and intervals of their ratios.
 
 Legend: σ² the variance of the total's noise; (u, v) the two coordinate vectors of a product of two functions of columns,
 whose sum over rows is uᵀSv; z the normal quantile of 95 % intervals.
 
-Two such sums have noise of covariance ½σ² [(u·u′)(v·v′) + (u·v′)(v·u′)]. Intervals of ratios are those of Fieller, and
-for shares also those of Wilson: θ belongs to the interval of x/y if
+The noise of two such sums, with (u, v) and (u′, v′), has the covariance ½σ² [(u·u′)(v·v′) + (u·v′)(v·u′)]. Intervals of
+ratios are those of Fieller; without noise, intervals of shares are those of Wilson. θ belongs to the interval of x/y if
 
     (x − θy)² ≤ z² [Var noise(x − θy) + sampling variance at θ],
 
-which is quadratic in θ. Such intervals keep their level for small counts and large noise, where x/y ± z · s.e. does not,
-and they have no finite end where y cannot be distinguished from zero.
+which is quadratic in θ. Such intervals keep their level for small counts and large noise, where x/y ± z · s.e. does not.
+They are unbounded where y cannot be distinguished from zero.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ LEAST_SIGNAL = 4.0
 
 @dataclass(frozen=True, eq=False)
 class Readings:
-    """Sums over rows, of any shape, and the covariance of their noise, in the order of `values.ravel()`."""
+    """An array of sums over rows, and the covariance of their noise, in the order of `values.ravel()`."""
 
     values: Matrix
     noise: Matrix
 
     @property
     def errors(self) -> Matrix:
-        """Standard errors of the noise."""
+        """Standard errors of the sums by noise, in the shape of `values`."""
         return np.asarray(np.sqrt(np.diag(self.noise)).reshape(self.values.shape))
 
     def combine(self, weights: Matrix) -> Readings:
@@ -53,7 +53,7 @@ class Readings:
 
 
 def read_products(total: PairwiseTotal, pairs: Sequence[tuple[Functional, Functional]]) -> Readings:
-    """Return the sums over rows of products of two functions."""
+    """Return, for each pair of functions, the sum over rows of their product."""
     factors = [total.workload.factors(*pair) for pair in pairs]
     left, right = (np.array(side) for side in zip(*factors, strict=True))
     values, noise = total.read(left, right)
@@ -61,13 +61,13 @@ def read_products(total: PairwiseTotal, pairs: Sequence[tuple[Functional, Functi
 
 
 def read_table(total: PairwiseTotal, rows: Sequence[Functional], columns: Sequence[Functional]) -> Readings:
-    """Return the sums of all products of a function of `rows` and one of `columns`, as a table."""
+    """Return a table of sums of products: each function of `rows` is multiplied by each function of `columns`."""
     readings = read_products(total, [(first, second) for first in rows for second in columns])
     return Readings(readings.values.reshape(len(rows), len(columns)), readings.noise)
 
 
 def list_levels(total: PairwiseTotal, column: str, *, with_missing: bool = False) -> list[Functional]:
-    """Return the indicators of a column's levels, without that of missing values unless asked for."""
+    """Return the indicators of a column's levels; the level of missing values is included only `with_missing`."""
     levels = total.workload.column(column)
     names = levels.names if with_missing else levels.names[: levels.n_levels - levels.has_missing]
     return [total.workload.indicator(column, name) for name in names]
@@ -76,10 +76,11 @@ def list_levels(total: PairwiseTotal, column: str, *, with_missing: bool = False
 def find_ratio_interval(
     ratio: Readings, sampling: tuple[float, float, float], within: tuple[float, float] = (-np.inf, np.inf)
 ) -> tuple[float, float]:
-    """Return the interval of x/y for the readings (x, y), or NaN where y cannot be distinguished from zero.
+    """Return the interval of x/y for the readings (x, y); its ends are NaN if y cannot be distinguished from zero.
 
-    The sampling variance of x − θy is a + bθ + cθ² for `sampling` = (a, b, c). The interval is cut to what is possible. If
-    no part of it is possible, the interval of the nearest possible x is returned.
+    The sampling variance of x − θy is a + bθ + cθ² for `sampling` = (a, b, c). The interval is cut to the range `within`. If
+    it lies outside of this range, the interval for the nearest x with x/y in the range is returned, if there is one, and
+    otherwise the whole range.
     """
     (x, y), ((xx, xy), (_, yy)) = ratio.values, ratio.noise
     a, b, c = sampling
@@ -106,11 +107,11 @@ def find_share_interval(share: Readings) -> tuple[float, float]:
 
 
 def find_p_value(estimate: float, standard_error: float, degrees_of_freedom: float) -> float:
-    """Return the two-sided p of an estimate over its standard error, by Student's t distribution around 0."""
+    """Return the two-sided p-value of an estimate by Student's t distribution around 0; NaN if its standard error is 0."""
     return float(2 * stdtr(degrees_of_freedom, -abs(estimate) / standard_error)) if standard_error > 0 else np.nan
 
 
 def find_chi_square(deviation: Vector, covariance: Matrix) -> tuple[float, int, float]:
-    """Return χ², its degrees of freedom and p of deviations that have mean zero and this covariance of full rank."""
+    """Return χ², its degrees of freedom and its p-value, for deviations with mean zero and a covariance of full rank."""
     statistic = float(deviation @ np.linalg.solve(covariance, deviation))
     return statistic, len(deviation), float(chdtrc(len(deviation), statistic))

@@ -1,19 +1,20 @@
 """Linear regression of any column on any columns, with intervals that include the noise.
 
-Legend: z the row of terms, y the outcome; G = Σ zzᵀ, b = Σ zy and Σ y² with noise E, e on G and b; β = G⁻¹b; u = e − Eβ the
-noise of b − Gβ, of covariance N; s² the variance of residuals; n rows, p terms; t Student's quantile.
+Legend: z the row of terms, y the outcome; G = Σ zzᵀ with noise E, b = Σ zy with noise e, and Σ y²; β = G⁻¹b; N the
+covariance of e − Eβ, the noise of b − Gβ; s² the variance of residuals; n rows, p terms; t Student's quantile.
 
     Cov β = G⁻¹ (s²G + N) G⁻¹        s² = (Σy² − bᵀβ + tr G⁻¹N)/(n − p)
 
-The second equation adds what fitting to noise removes from the residuals. Where noise is large, β over its standard error
-is far from normal, since the noise on G moves both. But b − Gβ is normal with mean zero at the true β, whatever the noise on
-G, so that intervals are those of Fieller: a value x above the estimate belongs to the interval if
+In the second equation, tr G⁻¹N makes up for what fitting to noise removes from the residuals. Where noise is large, β over
+its standard error is far from normal, since the noise on G moves both β and the error. But at the true β, b − Gβ is normal
+with mean zero, whatever the noise on G. Intervals are therefore those of Fieller: the value that lies x above the estimate
+belongs to the interval if
 
-    x² ≤ t² V(x),
+    x² ≤ t² V(x).
 
-where V, quadratic in x, is the variance of the estimate if that value is true and the other coefficients move with it by
-their covariance. The expansion holds while the scaled noise G^-½ E G^-½ is small;
-beyond `MOST_NOISE`, the regression is refused.
+Here V, quadratic in x, is the variance of the estimate if this value is the true one and the other coefficients move with it
+by their covariance. The expansion holds while the scaled noise G^-½ E G^-½ is small; beyond `MOST_NOISE`, the regression is
+refused.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ from mooring.serialization import FloatOrNaN, Record, Rows
 from mooring.typing import Matrix, Vector
 
 MOST_NOISE = 0.5
-"""Maximum spectral scale of the noise on G, in units of G, for which intervals keep their level."""
+"""Maximum of `measure_noise`, the scale of the noise on G relative to G, up to which intervals keep their level."""
 INTERCEPT = "Intercept"
 _MOST_GAP = 4.0  # standard errors by which the means of terms may differ where the outcome is missing
 _MOST_CONTRADICTION = 3.0  # standard errors of the noise by which a residual variance may be negative
 _MOST_NOISE_ALONE = (
-    6.0  # the same where outcomes are always known, so that only noise or invented sums make it negative
+    6.0  # as above, if outcomes are always known: only noise or invented sums can then make the variance negative
 )
 
 
@@ -54,9 +55,9 @@ class RegressionTerm(Record):
     term: str
     """Name of the column, log(name) where its scale is logarithmic, or "Intercept"."""
     level: str
-    """The level of a category, or "missing"; empty for a number."""
+    """The level of a category, or the level of missing values; empty for a number and the intercept."""
     reference: str
-    """The level that a category's level is compared with."""
+    """The level with which a category's level is compared; otherwise empty."""
     estimate: FloatOrNaN
     standard_error: FloatOrNaN
     """The standard error over repeated samples of rows and of noise."""
@@ -82,11 +83,11 @@ class Regression(Answer):
     r_squared: FloatOrNaN
 
     def list_estimates(self) -> dict[str, tuple[float, float, float]]:
-        """Return the coefficients by term and level."""
+        """Return (estimate, low, high) of the coefficients, by term and level."""
         return {f"{term.term} {term.level}".strip(): (term.estimate, term.low, term.high) for term in self.terms}
 
     def list_tables(self) -> dict[str, Rows]:
-        """Return the coefficients with intervals and p."""
+        """Return one table of the coefficients with intervals, p-values and errors."""
         headings = ("term", "coefficient", "95 % interval", "p", "standard error", "error by noise alone")
         return {f"{self.outcome}: linear regression": [headings, *map(_write_term, self.terms)]}
 
@@ -101,7 +102,7 @@ def _write_term(term: RegressionTerm) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class DesignColumn:
-    """One column of a design matrix: a function of one column, in units in which it is of order one."""
+    """One column of a design matrix: a function of a column of the study, in units in which its values are of order one."""
 
     term: str
     level: str
@@ -115,28 +116,28 @@ class DesignColumn:
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """The terms and the outcome of a formula as functions of columns."""
+    """The terms and the outcome of a formula, as functions of columns."""
 
     outcome: DesignColumn
     columns: tuple[DesignColumn, ...]
-    """The intercept first."""
+    """The terms, of which the first is the intercept."""
     notes: tuple[str, ...]
 
 
 def regress(total: PairwiseTotal, formula: str) -> Regression:
     """Return the coefficients of least squares for a formula such as "y ~ a + b".
 
-    A category is compared with its first declared level. Where a number is missing, it is set to the middle of its range,
-    and a term of its own marks it. Where outcomes are missing, the sums of the terms are scaled to the share of known
-    outcomes, which is right if they are missing independently of the terms. The regression is refused if the sums show that
-    they are not.
+    Each level of a category is compared with the first declared level. A missing number is set to the middle of its range,
+    and an additional term marks missing numbers. If outcomes are missing, the sums of the terms are scaled to the share of
+    known outcomes. This is right if outcomes are missing independently of the terms. If the sums show a dependence, the
+    regression is refused.
 
     Parameters
     ----------
     total : PairwiseTotal
         The opened total, from `Analyst.open_total`.
     formula : str
-        As in R and statsmodels, with main effects only; log(x) for a column that is declared on a logarithmic scale.
+        As in R and statsmodels, with main effects only. A column that is declared on a logarithmic scale is written log(x).
 
     Returns
     -------
@@ -146,7 +147,8 @@ def regress(total: PairwiseTotal, formula: str) -> Regression:
     ------
     InputError
         If the formula names what is not declared or needs more than pairs of columns, if the outcome is missing more often
-        for some values of a term, or if the noise is too large.
+        for some values of a term, if there are too few rows, if terms follow from others, if the sums contradict each other,
+        or if the noise is too large.
     """
     design, source = make_design(total, formula), name_source(total)
     equations = read_normal_equations(total, design)
@@ -182,14 +184,14 @@ def _state_term(
 
 @dataclass(frozen=True)
 class Spread:
-    """The variance of an estimate if the true value is x above it: constant + linear x + square x²."""
+    """The variance of an estimate if the true value lies x above the estimate: constant + linear x + square x²."""
 
     constant: float
     linear: float
     square: float
 
     def find_interval(self, estimate: float, quantile: float) -> tuple[float, float]:
-        """Return the ends of the values within `quantile` standard errors of the estimate; NaN if these are unbounded."""
+        """Return the ends of the interval of values within `quantile` standard errors; NaN if the interval is unbounded."""
         rest = 1 - quantile**2 * self.square
         if not rest > 0:
             return math.nan, math.nan
@@ -204,9 +206,10 @@ class Spread:
 
 
 def measure_spread(noise: Matrix, sampling: float, weights: Vector, change: Vector) -> Spread:
-    """Return the spread of an estimate from its sampling variance and the covariance `noise` of readings.
+    """Return the spread of an estimate, given its sampling variance and the covariance `noise` of the readings.
 
-    The error by noise is the sum of the readings' noise with the weights `weights` + x `change`.
+    If the true value lies x above the estimate, the error by noise is the sum of the readings' noise with the weights
+    `weights` + x `change`.
     """
     crossed = noise @ change
     constant = sampling + float(weights @ noise @ weights)
@@ -224,7 +227,11 @@ def _find_spread(equations: NormalEquations, fit: Fit, combination: Vector) -> S
 
 
 def make_design(total: PairwiseTotal, formula: str) -> Design:
-    """Return the functions of a formula; levels that may have no rows, under the noise, are counted with the reference."""
+    """Return the outcome and the terms of a formula as functions, or raise an `InputError` if it cannot be computed.
+
+    Levels that may have no rows, under the noise, have no term: they are counted with the reference, or as if the number
+    were not missing.
+    """
     workload = total.workload
     known = [levels for levels in workload.columns if levels.kind != "survival"]
     names, log_scaled = [levels.name for levels in known], [levels.name for levels in known if levels.is_log]
@@ -300,17 +307,18 @@ def _has_rows(total: PairwiseTotal, function: Functional) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class NormalEquations:
-    """G, b and Σy² with the covariance of their noise, over the rows whose outcome is known."""
+    """G, b and Σy² over the rows whose outcome is known, with the covariance of their noise."""
 
     readings: Readings
     """The upper triangle of G row by row, then b, then Σy²."""
     n_rows: float
+    """Number of rows whose outcome is known."""
     is_scaled: bool
-    """Whether G is that of all rows, scaled to the rows whose outcome is known."""
+    """Whether G was summed over all rows and scaled to the number of rows whose outcome is known."""
 
     @property
     def n_terms(self) -> int:
-        """The number of terms p, with the intercept."""
+        """p, the number of terms, including the intercept."""
         return int(math.isqrt(2 * len(self.readings.values)) - 1)
 
     @property
@@ -328,7 +336,7 @@ class NormalEquations:
 
 
 def read_normal_equations(total: PairwiseTotal, design: Design) -> NormalEquations:
-    """Return the normal equations of a design."""
+    """Return the normal equations of a design; raise an `InputError` if missing outcomes clearly depend on a term."""
     workload, functions, y = total.workload, [column.function for column in design.columns], design.outcome.function
     p = len(functions)
     pairs = [(functions[l], functions[m]) for l, m in zip(*np.triu_indices(p), strict=True)]
@@ -345,10 +353,10 @@ def read_normal_equations(total: PairwiseTotal, design: Design) -> NormalEquatio
 
 
 def _require_missing_at_random(total: PairwiseTotal, design: Design) -> None:
-    """Raise an `InputError` if the mean of a term over rows with a known outcome differs from that over all rows.
+    """Raise an `InputError` if a term's mean over rows with a known outcome clearly differs from its mean over all rows.
 
     If outcomes are missing independently of the terms, Σ_known z − (n_known/n) Σ z has mean zero and covariance
-    n_known (1 − n_known/n) Cov z, to which the noise adds its own.
+    n_known (1 − n_known/n) Cov z. The covariance of the noise is added.
     """
     workload, functions = total.workload, [column.function for column in design.columns]
     present, p = workload.present(design.outcome.function.column), len(functions)
@@ -364,14 +372,14 @@ def _require_missing_at_random(total: PairwiseTotal, design: Design) -> None:
     gaps = readings.combine(weights)
     sampling = max(known[0] * (1 - share), 0.0) * np.maximum(squares / n - means**2, 0.0)
     errors = np.sqrt(sampling + gaps.errors**2)
-    scores = np.abs(gaps.values) / np.maximum(errors, 1e-9 * n)  # that of the intercept is zero
+    scores = np.abs(gaps.values) / np.maximum(errors, 1e-9 * n)  # the score of the intercept is zero
     worst = int(np.argmax(scores))
     if scores[worst] > _MOST_GAP:
         column, outcome = design.columns[worst], design.outcome.term
         name = f"{column.term}: {column.level}" if column.level else column.term
         problem = (
-            f"Whether {outcome} is missing depends on {name}: its mean where {outcome} is known differs from that of all "
-            f"rows by {scores[worst]:.1f} standard errors, so that coefficients and intervals would be wrong."
+            f"Whether {outcome} is missing depends on {name}: the mean of {name} over rows where {outcome} is known differs "
+            f"from the mean over all rows by {scores[worst]:.1f} standard errors. Coefficients and intervals would be wrong."
         )
         raise InputError(
             "formula", problem=problem, cure="Leave that term out, or regress a column that is always known."
@@ -380,7 +388,7 @@ def _require_missing_at_random(total: PairwiseTotal, design: Design) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A solution of normal equations, in the units of the design."""
+    """The solution of normal equations, in the units of the design."""
 
     coefficients: Vector
     covariance: Matrix
@@ -393,7 +401,11 @@ class Fit:
 
 
 def solve_normal_equations(equations: NormalEquations) -> Fit:
-    """Return the solution of the module's equations, or raise an `InputError` if the noise leaves nothing to solve."""
+    """Return the solution of the normal equations.
+
+    An `InputError` is raised if there are too few rows, if one term follows from the others, if the noise is too large, or
+    if the sums contradict each other.
+    """
     p, n = equations.n_terms, equations.n_rows
     G, b, noise = equations.matrix, equations.vector, equations.readings.noise
     if not n > p + 1:
@@ -424,7 +436,7 @@ def _refuse_contradiction(equations: NormalEquations) -> InputError:
     or_noise, hardly = (", noise", ", since noise alone hardly ever has this effect") if has_noise else ("", "")
     problem = "The terms explain more than the whole variance of the outcome, which no rows can do. "
     if equations.is_scaled:
-        problem += f"The cause is chance{or_noise}, or that missing outcomes depend on the terms."
+        problem += f"The cause is chance{or_noise}, or a dependence of missing outcomes on the terms."
         cure = "Use other terms, or regress a column that is always known."
     else:
         problem += f"The sums of a participant may be invented{hardly}."
@@ -433,7 +445,7 @@ def _refuse_contradiction(equations: NormalEquations) -> InputError:
 
 
 def _find_residual_noise(beta: Vector, noise: Matrix) -> float:
-    """Return the variance of the noise of Σy² − 2bᵀβ + βᵀGβ, the sum of squared residuals."""
+    """Return the variance of the noise on Σy² − 2bᵀβ + βᵀGβ, the sum of squared residuals."""
     p = len(beta)
     twice = 2 - np.eye(p)
     weights = np.concatenate([(twice * np.outer(beta, beta))[np.triu_indices(p)], -2 * beta, [1.0]])
@@ -441,7 +453,7 @@ def _find_residual_noise(beta: Vector, noise: Matrix) -> float:
 
 
 def _pair_index(p: int) -> npt.NDArray[np.int64]:
-    """Return the index of G_lm among the readings."""
+    """Return a matrix that holds, at (l, m), the index of G_lm among the readings."""
     index = np.zeros((p, p), dtype=np.int64)
     upper = np.triu_indices(p)
     index[upper] = index.T[upper] = np.arange(len(upper[0]))
@@ -449,7 +461,7 @@ def _pair_index(p: int) -> npt.NDArray[np.int64]:
 
 
 def product_weights(beta: Vector) -> Matrix:
-    """Return the weights of readings in Gβ, of shape (p, readings)."""
+    """Return the weights with which Gβ is a sum of readings, of shape (p, readings)."""
     p = len(beta)
     weights = np.zeros((p, p * (p + 1) // 2 + p + 1))
     weights[np.arange(p)[:, None], _pair_index(p)] = beta
@@ -457,14 +469,17 @@ def product_weights(beta: Vector) -> Matrix:
 
 
 def residual_weights(beta: Vector) -> Matrix:
-    """Return the weights of readings in b − Gβ, of shape (p, readings)."""
+    """Return the weights with which b − Gβ is a sum of readings, of shape (p, readings)."""
     p, weights = len(beta), -product_weights(beta)
     weights[np.arange(p), p * (p + 1) // 2 + np.arange(p)] = 1.0
     return weights
 
 
 def measure_noise(equations: NormalEquations) -> float:
-    """Return the root of the largest eigenvalue of the mean of W², where W = G^-½ E G^-½; infinite if G is not definite."""
+    """Return the scale of the noise on G relative to G; infinite if G is not positive definite.
+
+    This is the root of the largest eigenvalue of the expectation of W², where W = G^-½ E G^-½.
+    """
     p, noise = equations.n_terms, equations.readings.noise
     eigenvalues, vectors = np.linalg.eigh(equations.matrix)
     if eigenvalues[0] <= 1e-10 * eigenvalues[-1]:
@@ -476,7 +491,7 @@ def measure_noise(equations: NormalEquations) -> float:
 
 
 def refuse_regression(equations: NormalEquations) -> InputError:
-    """Return the error for normal equations that have no solution, or that the noise has made useless."""
+    """Return the error for normal equations without a solution, or with noise that makes their solution useless."""
     p, cure = equations.n_terms, "Use fewer terms, or a study with more rows."
     if not equations.n_rows > p + 1:
         problem = f"There are too few rows for a regression with {p} coefficients."

@@ -1,18 +1,19 @@
 """Survival curves, life tables and log-rank tests from counts of events and censorings in declared intervals.
 
-Legend: d_k, c_k the events and censorings in interval k; Y_k the number at risk at its start; S_k the share that survives
-its end.
+Legend: d_k, c_k the numbers of events and censorings in interval k; Y_k the number at risk at the start of interval k; S_k
+the share that survives the end of interval k.
 
     Kaplan–Meier on interval ends:  S_k = Π (1 − d_i/Y_i)        actuarial life table:  S_k = Π (1 − d_i/(Y_i − c_i/2))
 
-Intervals of S are those of Wilson with the effective sample size of Greenwood's variance (Rothman 1978), to which the noise
-adds its variance by the delta method. The log-rank statistic adds the noise of observed minus expected events to their
-hypergeometric covariance. A curve ends where the number at risk can no longer be distinguished from zero.
+Confidence intervals of S are those of Wilson with the effective sample size of Greenwood's variance (Rothman 1978). The
+variance by noise, from the delta method, is added. In the log-rank test, the covariance of the noise on observed minus
+expected events is added to their hypergeometric covariance. A curve ends where the number at risk can no longer be
+distinguished from zero, or where the confidence interval says nothing.
 
-Where a curve is cut because few rows are at risk, a point is shown more often if noise has raised the number at risk, and
-with it the survival. The later the cut, the smaller this effect of selection. In simulations of points that were shown in a
-third of the draws, intervals covered the truth in 92 % of these draws with a cut at four standard errors of the noise, and
-in 95 to 97 % with a cut at two.
+A curve is cut where few rows are at risk. A point there is shown more often if noise has raised the number at risk, and with
+it the survival. The later the cut, the smaller this effect of selection. In simulations of points that were shown in a third
+of the draws, intervals covered the truth in 92 % of these draws if curves were cut at four standard errors of the noise, and
+in 95 to 97 % if they were cut at two.
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ from mooring.typing import Matrix, Vector
 Estimator = Literal["kaplan-meier", "life-table"]
 _LIFE_TABLE: Estimator = "life-table"
 _LEAST_ROWS = 0.5
-_LEAST_AT_RISK = 2.0  # standard errors of the noise
-_MOST_DIFFERENCE = 0.5  # standard errors between two log-rank tests, above which a note says so
+_LEAST_AT_RISK = 2.0  # in standard errors of the noise
+_MOST_DIFFERENCE = 0.5  # if the roots of the χ² of two log-rank tests differ by more, a note says so
 
 
 @dataclass(frozen=True)
 class SurvivalPoint(Record):
-    """One interval of one group's curve."""
+    """One interval of the survival curve of one group."""
 
     group: str
     """The level of the column that forms groups, or "all"."""
@@ -74,14 +75,14 @@ class SurvivalPoint(Record):
 
 @dataclass(frozen=True)
 class MedianSurvival(Record):
-    """The end of the first interval that at most half of a group survive; NaN where the curve stays above one half."""
+    """The end of the first interval that at most half of a group survive; NaN if the whole curve is above one half."""
 
     group: str
     median: FloatOrNaN
     low: FloatOrNaN
     high: FloatOrNaN
     ended_by_noise: bool
-    """Whether the noise ended the curve before the last interval, so that a median that is NaN is unknown rather than not
+    """Whether the noise ended the curve before the last interval. A median of NaN is then unknown; otherwise it was not
     reached."""
 
     def write_times(self) -> tuple[str, str, str]:
@@ -93,7 +94,7 @@ class MedianSurvival(Record):
 
 @dataclass(frozen=True)
 class LogRank(Record):
-    """The test that all groups have the same hazards."""
+    """The test of the hypothesis that all groups have the same hazards."""
 
     chi_square: float
     degrees_of_freedom: int
@@ -108,19 +109,19 @@ class SurvivalCurves(Answer):
     lines_field: ClassVar[str] = "points"
 
     by: str
-    """The column that forms groups; empty if there is none."""
+    """The column that forms groups; empty if there are no groups."""
     estimator: Estimator
     points: tuple[SurvivalPoint, ...]
     medians: tuple[MedianSurvival, ...]
     log_rank: LogRank | None
-    """None without groups, or where the noise leaves nothing to compare."""
+    """None if fewer than two groups have a curve, or if the noise leaves nothing to compare."""
 
     def list_estimates(self) -> dict[str, tuple[float, float, float]]:
-        """Return the share that survives each interval, by group and end."""
+        """Return (estimate, low, high) of the share that survives each interval, by group and end of the interval."""
         return {f"{point.group} at {point.end:g}": (point.survival, point.low, point.high) for point in self.points}
 
     def list_tables(self) -> dict[str, Rows]:
-        """Return the life table of each group, the medians and the log-rank test."""
+        """Return a table of all intervals by group, one of medians and, if there is a log-rank test, one of the test."""
         table: list[tuple[str, ...]] = [
             ("group", "interval", "at risk", "events", "censored", "survival", "95 % interval")
         ]
@@ -138,24 +139,24 @@ class SurvivalCurves(Answer):
 
 @dataclass(frozen=True, eq=False)
 class _Counts:
-    """Events, censorings and numbers at risk of groups, each (groups, intervals), and their weights in the readings."""
+    """Events, censorings and numbers at risk, of shape (groups, intervals), and their weights in the readings."""
 
     readings: Readings
     events: Matrix
     censored: Matrix
     at_risk: Matrix
     exposed: Matrix
-    """What events are divided by: Y, or Y − c/2 in a life table."""
+    """The numbers by which events are divided: Y, or Y − c/2 in a life table."""
     event_weights: Matrix
     at_risk_weights: Matrix
     exposed_weights: Matrix
-    """Array of shape (groups, intervals, readings)."""
+    """Like the other weights, an array of shape (groups, intervals, readings)."""
 
 
 def estimate_survival(total: PairwiseTotal, *, by: str = "", estimator: Estimator = "kaplan-meier") -> SurvivalCurves:
-    """Return the survival curve of all rows, or one for each group and the log-rank test of their difference.
+    """Return the survival curve of all rows, or the curves of groups and the log-rank test of their difference.
 
-    Kaplan–Meier counts every time as the end of its interval; the life table counts a censored row for half of it.
+    Kaplan–Meier takes every time as the end of its interval. The life table counts a censored row for half of the interval.
 
     Parameters
     ----------
@@ -173,7 +174,8 @@ def estimate_survival(total: PairwiseTotal, *, by: str = "", estimator: Estimato
     Raises
     ------
     InputError
-        If the study declares no survival, `by` forms no groups, or the noise leaves nothing to say.
+        If the study declares no survival, if `by` forms no groups, if there are too few rows, or if the noise leaves nothing
+        to say.
     """
     survival, workload = total.workload.survival, total.workload
     if survival is None:
@@ -222,7 +224,7 @@ def estimate_survival(total: PairwiseTotal, *, by: str = "", estimator: Estimato
 
 
 def _read_counts(survival: Survival, table: Readings, estimator: Estimator) -> _Counts:
-    """Return the counts of a table of groups and levels of survival: event, censored of each interval, then beyond."""
+    """Return the counts from a table of groups by levels of survival, which are in the order of `make_survival_levels`."""
     n_groups, n_levels = table.values.shape
     K = survival.n_intervals
     weights = np.eye(n_groups * n_levels).reshape(n_groups, n_levels, -1)
@@ -236,7 +238,7 @@ def _read_counts(survival: Survival, table: Readings, estimator: Estimator) -> _
 
 
 def _signal_lasts(counts: _Counts, weights: Matrix, at_risk: Vector) -> int:
-    """Return how many intervals have a number at risk that clearly differs from zero; 0 for too small a group."""
+    """Return for how many intervals from the first on the number at risk clearly differs from zero."""
     errors = np.sqrt(np.einsum("kr,rs,ks->k", weights, counts.readings.noise, weights))
     least = np.maximum(_LEAST_AT_RISK * errors, _LEAST_ROWS)
     least[0] = max(LEAST_SIGNAL * errors[0], _LEAST_ROWS)
@@ -282,7 +284,7 @@ def _find_median(name: str, curve: list[SurvivalPoint], *, ended_by_noise: bool)
 def _test_groups(
     survival: Survival, table: Readings, kept: list[int], estimator: Estimator
 ) -> tuple[LogRank | None, list[str]]:
-    """Return the log-rank test of the groups with a curve, and a note if it depends on how censored rows are counted."""
+    """Return the log-rank test of groups with a curve, and a note if the test depends on how censored rows are counted."""
     if len(kept) < 2:
         return None, []
     test, other = (_compare(_read_counts(survival, table, counted), kept) for counted in (estimator, _LIFE_TABLE))
@@ -296,7 +298,7 @@ def _test_groups(
 
 
 def _compare(counts: _Counts, kept: list[int]) -> LogRank | None:
-    """Return the log-rank test of the groups that have a curve."""
+    """Return the log-rank test of the groups that have a curve; None if the covariance is not positive definite."""
     exposed, events = counts.exposed[kept], counts.events[kept]
     Y_weights, d_weights = counts.exposed_weights[kept], counts.event_weights[kept]
     lasts = _signal_lasts(counts, counts.at_risk_weights[kept].sum(axis=0), counts.at_risk[kept].sum(axis=0))

@@ -1,8 +1,8 @@
-"""Synthetic rows whose pairs of columns are about those of a total.
+"""Synthetic rows in which each pair of columns has about the same distribution as in the rows of a total.
 
-They are drawn from a mixture that is fitted to the total, so that they have the guarantee of the total, whatever is done
-with them. They contain no real row, and relations of three or more columns are not preserved. Estimates should be read off
-the total instead.
+Synthetic rows are drawn from a mixture that is fitted to the total. The guarantee of the total covers them, whatever is done
+with them. No synthetic row is a copy of a real row, except by chance, and relations of three or more columns are not
+preserved. Estimates should be computed from the total instead.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _REMARK = (
 
 @dataclass(frozen=True)
 class SyntheticHeader(Record):
-    """What the header of a file of synthetic rows says."""
+    """The header of a file of synthetic rows."""
 
     synthetic: bool
     remark: str
@@ -44,7 +44,7 @@ class SyntheticHeader(Record):
 
 @dataclass(frozen=True, eq=False)
 class SyntheticRows:
-    """Synthetic rows as a pyarrow table, with the header that its file carries."""
+    """Synthetic rows as a pyarrow table, with the header that their file gets."""
 
     header: SyntheticHeader
     table: Any
@@ -67,19 +67,19 @@ def synthesize(
     seed: int = 0,
     impossible: Sequence[Mapping[str, str]] = (),
 ) -> SyntheticRows:
-    """Return synthetic rows, by default as many as the total has.
+    """Return synthetic rows.
 
     Parameters
     ----------
     total : PairwiseTotal
         The opened total, from `Analyst.open_total`.
     n_rows : int, optional
-        By default as many as the total has.
+        By default, the number of rows of the total. Fewer are returned if impossible rows are left out.
     seed : int, default 0
         The same seed gives the same rows.
     impossible : sequence of mapping, optional
-        Combinations of levels by column that do not occur, such as {"sex": "m", "pregnant": "yes"}, besides those that the
-        study declares. Rows with one are drawn again, and left out if they keep having one.
+        Combinations of levels, by column, that cannot occur, such as {"sex": "m", "pregnant": "yes"}, besides those that the
+        study declares. A row with such a combination is drawn again, and left out if 20 draws do not help.
 
     Returns
     -------
@@ -88,7 +88,8 @@ def synthesize(
     Raises
     ------
     InputError
-        If the noise leaves nothing to fit, or a combination names what is not declared, or all rows have one.
+        If `n_rows` is out of range, if the noise leaves nothing to fit, if a combination names what is not declared, or if
+        all rows have an impossible combination.
     """
     source = require_rows(total)
     n = round(source.rows) if n_rows is None else n_rows
@@ -118,7 +119,7 @@ def _are_impossible(places: Matrix, combinations: Sequence[Combination]) -> Any:
 
 
 def _make_table(workload: Workload, places: Matrix, rng: np.random.Generator) -> Any:
-    """Return rows as a table in the columns' own units."""
+    """Return rows as a pyarrow table in the units of the columns."""
     import pyarrow as pa
 
     columns: dict[str, Any] = {}
@@ -143,7 +144,7 @@ def _find_values(column: Levels, places: Vector) -> Vector:
 
 
 def _draw_times(workload: Workload, levels: Indices, absent: Any, rng: np.random.Generator) -> dict[str, Any]:
-    """Return times, uniform within their interval, and whether the event occurred."""
+    """Return the columns of times, uniform within their intervals, and of events."""
     import pyarrow as pa
 
     survival, (time, event) = workload.survival, workload.survival_sources
@@ -152,7 +153,7 @@ def _draw_times(workload: Workload, levels: Indices, absent: Any, rng: np.random
     edges = np.append(survival.edges, time.high)
     interval = np.minimum(levels // 2, survival.n_intervals)
     times = edges[interval] + rng.random(len(levels)) * (edges[interval + 1] - edges[interval])
-    if time.is_whole:  # an interval includes its end; one without a whole number yields the number before it
+    if time.is_whole:  # an interval includes its end; an interval without a whole number yields the number before it
         times = np.minimum(np.ceil(times), np.floor(edges[interval + 1]))
     occurred = (levels % 2 == 0) & (levels < 2 * survival.n_intervals)
     words = np.where(occurred, survival.occurred, other).astype(object)

@@ -5,17 +5,18 @@ the constant.
 
     φ = (√(1 − c₀) u/‖u‖, √c₀),        ‖φ‖ = 1.
 
-Without hat functions, the feature of a number is x itself, and u is divided by its largest possible norm instead, so that a
-linear model of φ is a linear model of the columns.
+Without hat functions, the feature of a number is x itself, and u is divided by its largest possible norm instead of ‖u‖, so
+that a linear model of φ is a linear model of the columns.
 
-Features follow from the declared columns only, so they cost no privacy. A linear model can form any piecewise linear curve
-of a number from x and five hat functions, each minus its mean over the range. These six functions are linearly dependent,
-because hat functions sum to one, and noise on a sum that follows from other sums is wasted. The features are therefore four
-coordinates in the space that the six functions span, with respect to an orthonormal basis, so that inner products of rows
-stay the same. A log-scaled number is first replaced by the place of its logarithm in the range, from −1 to 1. A category of
-two levels has the feature ±½; a category of L levels has L − 1 orthonormal contrasts. The constant yields the number of rows
-and the mean of the features, with noise. The weights of x and of the hats, both 1, were chosen on tables that appear in none
-of mooring's results.
+Features follow from the declared columns only, so they cost no privacy. Take five hat functions, the default. From x and the
+hat functions, each minus its mean over the range, a linear model can form any curve of a number that is piecewise linear
+between the centres of the hats. These six functions are linearly dependent, because hat functions sum to one, and noise on a
+sum that follows from other sums is wasted. The features are therefore four coordinates in the space that the six functions
+span, with respect to an orthonormal basis, so that inner products of rows stay the same. A log-scaled number is first
+replaced by the position of its logarithm in the range, from −1 to 1. A category of two levels has the feature ±½; a category
+of L > 2 levels has L − 1 orthonormal contrasts. A column that indicates missing values has ±½ as a further feature. The
+constant yields the number of rows and the mean of the features, with noise. The weights of x and of the hats, both 1, were
+chosen on tables that appear in none of mooring's results.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from mooring.typing import Matrix
 CONSTANT_SHARE = 0.2
 """c₀ of the features of tables."""
 DECADES = 1e4
-"""The ratio of the ends of a logarithmic scale."""
+"""The ratio of the upper to the lower end of a logarithmic scale."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,9 @@ class TableFeatures:
     schema: Schema
     """The declared columns; the label is not used."""
     log_scaled: frozenset[str] = frozenset()
-    """Names of columns on a logarithmic scale, which starts at the lower end of their range."""
+    """Names of columns on a logarithmic scale, whose lower end is the lower end of the column's range."""
     n_hats: int = 5
-    """Hat functions per number; with 0, a number has only its linear feature."""
+    """Hat functions per number; with 0, the only feature of a number is the number itself."""
     constant_share: float = CONSTANT_SHARE
     """c₀."""
 
@@ -68,7 +69,7 @@ class TableFeatures:
         if not self.log_scaled <= numbers:
             unknown = sorted(self.log_scaled - numbers)
             expected, got = "names of columns of numbers", f"{unknown[0][:60]!r}"  # a study's text may hold escapes
-            cure = "Declare such a column as a number, or leave it out."
+            cure = "Declare this column as a number, or leave it out of log_scaled."
             raise InputError("log_scaled", expected=expected, got=got, cure=cure)
         if not 0 < self.constant_share < 1:
             raise InputError(
@@ -89,7 +90,7 @@ class TableFeatures:
 
     @property
     def unit_length(self) -> bool:
-        """Whether φ has length one, which is so with hat functions."""
+        """Whether every φ has length one, as is the case with hat functions."""
         return bool(self.n_hats)
 
     def apply(self, rows: Matrix) -> Matrix:
@@ -117,7 +118,7 @@ class TableFeatures:
 
     @cached_property
     def _alike(self) -> list[tuple[Column, int]]:
-        """Runs of columns with features of the same form: the first column and the length of each run."""
+        """Runs of columns whose features have the same form; for each run, its first column and its length."""
 
         def form(column: Column) -> tuple[Any, ...]:
             log, indicated = column.name in self.log_scaled, column.missing == "indicate"
@@ -131,7 +132,7 @@ class TableFeatures:
         return width + (column.missing == "indicate")
 
     def _write(self, column: Column, encoded: Matrix, phi: Matrix) -> None:
-        """Write the features of columns of this form. The axes of both arrays are column, entry or feature, and row."""
+        """Write the features of a run of columns like this one. Both arrays have the axes column, entry or feature, row."""
         if column.missing == "indicate":
             np.subtract(encoded[:, -1], 0.5, out=phi[:, -1])
         n_levels = len(column.categories)
@@ -154,10 +155,11 @@ class TableFeatures:
 
 @lru_cache(maxsize=16)
 def curve_coordinates(n_hats: int) -> Matrix:
-    """Return the matrix from the hat functions of a number to its features, of shape (n_hats − 1, n_hats).
+    """Return the matrix that computes features from the hat functions of a number, of shape (n_hats − 1, n_hats).
 
-    Column k holds the coordinates of a number at the centre of hat k, where x and the hats are taken minus their means over
-    the range. The basis is found by the Gram–Schmidt process from the first centres, so that it is the same on all machines.
+    Column k holds the features of a number at the centre of hat k. They are coordinates of x and the hats, each minus its
+    mean over the range. The basis is found by the Gram–Schmidt process from the first centres, so that it is the same on all
+    machines.
 
     Examples
     --------
@@ -170,7 +172,7 @@ def curve_coordinates(n_hats: int) -> Matrix:
     means[[0, -1]] /= 2
     redundant = np.vstack([np.linspace(-1.0, 1.0, n_hats), np.eye(n_hats) - means[:, None]])
     basis: list[Matrix] = []
-    for k in range(n_hats - 1):  # the last centre is a combination of the others
+    for k in range(n_hats - 1):  # the vector of the last centre is a combination of the other vectors
         vector = redundant[:, k].copy()
         for _ in range(2):  # once more, against rounding errors
             for other in basis:
@@ -181,7 +183,7 @@ def curve_coordinates(n_hats: int) -> Matrix:
 
 @lru_cache(maxsize=64)
 def level_contrasts(n_levels: int) -> Matrix:
-    """Return the matrix from indicators of levels to features, of shape (n_levels − 1, n_levels).
+    """Return the matrix that computes features from indicators of levels, of shape (n_levels − 1, n_levels).
 
     Two levels have the feature ±½. With more levels, each is contrasted with the mean of the levels before it.
     """
@@ -196,14 +198,14 @@ def level_contrasts(n_levels: int) -> Matrix:
 
 @dataclass(frozen=True)
 class RowFeatures:
-    """Encoded rows as features, scaled to length one."""
+    """Features that are the entries of encoded rows and a constant, scaled to length one."""
 
     n_inputs: int
     """The number of entries of an encoded row."""
     constant_share: float = 0.3
     """c₀."""
     is_dense: bool = False
-    """Whether most entries of a row are not zero and hardly correlated, as those of pictures."""
+    """Whether most entries of a row are not zero and are hardly correlated, as in pictures."""
     unit_length: ClassVar[bool] = True
 
     @property
@@ -221,14 +223,14 @@ class RowFeatures:
 
 
 def require_width(rows: Matrix, features: FeatureMap) -> None:
-    """Raise an `InputError` for rows that do not have the width of a feature map."""
+    """Raise an `InputError` unless rows have as many entries as a feature map needs."""
     if rows.ndim != 2 or rows.shape[1] != features.n_inputs:
         expected, got = f"encoded rows of {features.n_inputs} numbers", f"shape {rows.shape}"
-        raise InputError("rows", expected=expected, got=got, cure="Encode them with the study of these features.")
+        raise InputError("rows", expected=expected, got=got, cure="Encode them with the schema of the features.")
 
 
 def scale_to_unit(phi: Matrix, constant_share: float, *, largest: float | None = None) -> None:
-    """Scale all features but the last to a norm of √(1 − c₀), or by √(1 − c₀)/`largest`; set the last to √c₀."""
+    """Scale all features but the last, in place, to a norm of √(1 − c₀) or by √(1 − c₀)/`largest`; set the last to √c₀."""
     features = phi[:, :-1]
     if largest is not None:
         features *= math.sqrt(1 - constant_share) / largest

@@ -4,9 +4,9 @@ Legend: x an encoded row; ω one of M random frequencies, normal of scale 1/ℓ;
 
     φ = (√((1 − c₀)/M) (cos ω_1ᵀx, …, cos ω_Mᵀx, sin ω_1ᵀx, …, sin ω_Mᵀx), √c₀),        ‖φ‖ = 1,
 
-whose inner products approximate exp(−‖x − x'‖²/2ℓ²), so that a linear model of φ is a smooth model of x (Rahimi and Recht
-2007). The frequencies follow from a public seed through raw words of PCG64, whose stream NumPy guarantees, and the normal
-quantile function; they are the same on all machines up to rounding.
+The inner product of the φ of x and x′ approximates (1 − c₀) exp(−‖x − x′‖²/2ℓ²) + c₀, so that a linear model of φ is a
+smooth model of x (Rahimi and Recht 2007). The frequencies are the normal quantiles of raw words of PCG64, whose stream NumPy
+guarantees, from a public seed. They are the same on all machines up to rounding.
 
 `mooring.mechanisms.onnx_export` can write the same features as ONNX.
 """
@@ -28,7 +28,7 @@ from mooring.typing import Matrix
 
 @dataclass(frozen=True)
 class FourierFeatures:
-    """Random Fourier features of encoded rows.
+    """Random Fourier features of encoded rows, and a constant.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class FourierFeatures:
     n_frequencies: int = 64
     """M; each frequency gives a cosine and a sine."""
     length_scale: float = 0.0
-    """ℓ, the distance up to which rows are similar; 0 means √n_inputs."""
+    """ℓ, the distance up to which rows count as similar; 0 stands for √n_inputs."""
     seed: int = 0
     """Public seed of the frequencies."""
     constant_share: float = 0.05

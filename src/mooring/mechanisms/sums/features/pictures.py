@@ -1,27 +1,27 @@
-"""Public features of pictures: fixed filters, projected to directions that distinguish synthetic glyphs.
+"""Public features of pictures: responses of fixed filters, projected to directions that distinguish synthetic glyphs.
 
-Legend: x the pixels of a picture, row by row, each in [−1, 1]; e, o the responses of the even and the odd part of a Gabor
-filter; p the picture at a low resolution; W, B the covariance of z (after `contrast_orientations`) within and between
-synthetic glyphs; c₀ the share of the constant; τ, κ small constants.
+Legend: e, o the responses of the even and the odd part of a Gabor filter to a picture, whose pixels are in [−1, 1]; p the
+picture at a low resolution; z̄ the mean of z over the glyphs; W, B the covariances of z (after `contrast_orientations`)
+within and between glyphs; P the projection; c₀ the share of the constant; τ, κ small constants.
 
     g = (e² + o² + τ mean(e² + o²))^¼            compressed contrast of each filter at each position
     z = (g / ‖g‖, 0.1 p / ‖p‖)                   independent of brightness and of contrast
     u = (z − z̄) P,  φ = (√(1 − c₀) u/‖u‖, √c₀),  ‖φ‖ = 1.
 
-Classes are shapes: a shape that is bent, shifted or drawn with a different pen stays in its class. P keeps the directions in
-which random curves differ more from each other than from bent copies of themselves, and scales them so that bending has the
-same effect in all: B v = μ (W + κI) v, scaled to vᵀ(W + κI)v = μ/(1 + μ). Noise on the sums then costs least, since no
-direction is much weaker than another. The glyphs come from a public seed, and nothing comes from rows, so features cost no
-privacy.
+Classes are taken to be shapes: a shape that is bent, shifted or drawn with a different pen stays in its class. P keeps the
+directions v in which random curves differ more from each other than from bent copies of themselves: B v = μ (W + κI) v with
+the largest μ. Directions are scaled to vᵀ(W + κI)v = μ/(1 + μ), so that bending has nearly the same effect in all strong
+directions. Noise on the sums then costs least, since no direction is much weaker than another. The glyphs come from a public
+seed, and nothing comes from rows, so features cost no privacy.
 
 `mooring.mechanisms.onnx_export` can write the same map as ONNX.
 
-**Reproducibility.** Glyphs are drawn from raw words of PCG64, whose stream NumPy guarantees, by sums, products and one
-exponential; signs of eigenvectors are fixed. Machines differ only by rounding: in the order of sums in a matrix product and
-the last bit of an exponential. Eigenvalues are far enough apart that φ then differs by less than 10⁻⁹ (a test rounds all
-responses to 10⁻¹³; kernels of OpenBLAS for three processors, with one thread and two, differed by 3·10⁻¹³), while a
-participant rounds φ to multiples of 2⁻¹² or, in sums by class, of about 2⁻¹⁷. Nothing depends on two machines having equal
-φ: norms are checked in each participant's own integers, and for a model the difference is like rounding.
+**Reproducibility.** Glyphs are computed from raw words of PCG64, whose stream NumPy guarantees, by sums, products and one
+exponential; signs of eigenvectors are fixed. Machines differ only by rounding: in the order of sums in a matrix product, and
+in the last bit of an exponential. Eigenvalues are far enough apart that φ then differs by less than 10⁻⁹. (A test rounds all
+responses to 10⁻¹³. Kernels of OpenBLAS for three processors, with one thread and with two, differed by 3·10⁻¹³.) This is far
+less than the rounding of φ by a participant, to multiples of 2⁻¹² or, in sums by class, of about 2⁻¹⁷. Nothing requires two
+machines to have equal φ: norms are checked in each participant's own integers, and a model is affected as by rounding.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _FINEST, _OF_ROOT, _RATIO = (
     2.5,
     0.85,
     1.8,
-)  # minimum wavelength in pixels, wavelength over the root of the side, ratio of the two wavelengths
+)  # minimum wavelength in pixels, finer wavelength over the root of the side, ratio of the two wavelengths
 _PLACES = 7  # positions of a filter per side
 FLOOR = 4e-4  # τ
 BLANK = 1e-12  # added to squares, so that rounding does not count as contrast
 _ISOTROPIC = 0.5  # weight of a response's mean over orientations
 PIXELS = 0.1
 _WITHIN = 0.01  # κ, relative to the largest eigenvalue of W
-_WEAKEST = 0.1  # relative to the largest variance; weaker directions are not fully whitened
+_WEAKEST = 0.1  # relative to the largest variance; directions with less variance are not fully whitened
 _GLYPHS, _COPIES = 2000, 5
 _CURVES, _POINTS = 3, 20
 _BEND = 0.11
@@ -75,13 +75,13 @@ class PictureFeatures:
     height: int
     width: int
     n_channels: int = 1
-    """Numbers per pixel, stored side by side; their mean is used."""
+    """Numbers per pixel, which are stored side by side; features use the mean over channels."""
     n_components: int = N_COMPONENTS
-    """Number of features without the constant."""
+    """Number of features, not counting the constant."""
     seed: int = 0
     """Public seed of the synthetic glyphs."""
     fitted: PictureProjection | None = field(default=None, repr=False, compare=False)
-    """Projection fitted to public pictures by `fit_to_public`; None for that of glyphs."""
+    """Projection that `fit_to_public` has fitted to public pictures; None if the projection is that of glyphs."""
     constant_share: ClassVar[float] = CONSTANT_SHARE
     """c₀."""
     unit_length: ClassVar[bool] = True
@@ -91,13 +91,13 @@ class PictureFeatures:
     def __post_init__(self) -> None:
         for name, least, most in (("height", 4, 256), ("width", 4, 256), ("n_channels", 1, 4), ("seed", 0, 2**63)):
             if not least <= getattr(self, name) <= most:
-                raise InputError(
-                    name, expected=f"between {least} and {most}", got=str(getattr(self, name)), cure="Resize pictures."
-                )
+                expected, got = f"between {least} and {most}", str(getattr(self, name))
+                cure = "Resize the pictures." if name in ("height", "width") else f"Correct {name}."
+                raise InputError(name, expected=expected, got=got, cure=cure)
         most = filters_of(self.height, self.width).n_responses
         if not 1 <= self.n_components <= most:
             expected, got = f"between 1 and {most} for pictures of this size", str(self.n_components)
-            cure = f"{N_COMPONENTS} is a good choice for most pictures that are large enough."
+            cure = f"{min(N_COMPONENTS, most)} is a good choice for most pictures of this size."
             raise InputError("n_components", expected=expected, got=got, cure=cure)
 
     @property
@@ -112,13 +112,13 @@ class PictureFeatures:
 
     @property
     def projection(self) -> PictureProjection:
-        """The filters, z̄ and P, which define the map."""
+        """The filters, the mean z̄ and the matrix P, which together define the features."""
         if self.fitted is not None:
             return self.fitted
         return _project_glyphs(self.height, self.width, self.n_components, self.seed)
 
     def apply(self, rows: Matrix) -> Matrix:
-        """Return φ of pictures, one per row, with pixels row by row and channels of a pixel side by side."""
+        """Return φ of pictures: one picture per row, its pixels line by line, the channels of a pixel side by side."""
         require_width(rows, self)
         phi = np.empty((rows.shape[0], self.n_features))
         for start in range(0, len(rows), _BLOCK):
@@ -127,7 +127,7 @@ class PictureFeatures:
         return phi
 
     def first(self, n_components: int) -> PictureFeatures:
-        """Return the first `n_components` of these features, which are sorted by importance."""
+        """Return only the first `n_components` features. Features are sorted by importance."""
         fitted = self.fitted
         if fitted is not None:
             fitted = replace(fitted, matrix=fitted.matrix[:, :n_components])
@@ -144,10 +144,10 @@ class Filters:
     """The filters for pictures of one size."""
 
     matrix: Matrix
-    """Even parts, odd parts, and the picture at a low resolution, of shape (pixels, 2 n_moduli + n_low); every column sums
-    to zero."""
+    """The filters as columns, of shape (pixels, 2 n_moduli + number of low-resolution pixels): first the even parts, then
+    the odd parts, then the means that form the picture at a low resolution. Every column sums to zero."""
     n_moduli: int
-    """The number of wavelengths × orientations × positions, in this order."""
+    """The number of Gabor filters: wavelengths × orientations × positions, in this order."""
 
     @property
     def n_responses(self) -> int:
@@ -163,7 +163,7 @@ class Filters:
         return np.hstack([_normalised(g), PIXELS * _normalised(responses[:, 2 * m :])])
 
     def contrast_orientations(self, z: Matrix) -> Matrix:
-        """Return z with the mean over orientations subtracted from each modulus, and half that mean as further columns."""
+        """Return z with each g minus its mean over orientations, and half of these means as further columns."""
         g = z[:, : self.n_moduli].reshape(len(z), -1, _ORIENTATIONS, self.n_moduli // (2 * _ORIENTATIONS))
         mean = g.mean(axis=2, keepdims=True)
         parts = [(g - mean).reshape(len(z), -1), _ISOTROPIC * mean.reshape(len(z), -1), z[:, self.n_moduli :]]
@@ -172,7 +172,7 @@ class Filters:
 
 @dataclass(frozen=True, eq=False)
 class PictureProjection:
-    """The linear part of the map, u = (z − z̄) P."""
+    """The filters and the linear part of the features, u = (z − z̄) P."""
 
     filters: Filters
     mean: Matrix
@@ -219,7 +219,7 @@ def filters_of(height: int, width: int) -> Filters:
 def draw_glyphs(height: int, width: int, seed: int) -> Matrix:
     """Return synthetic pictures: glyphs of two or three random Bézier curves, each in bent and shifted copies.
 
-    They are of shape (glyphs × copies, height × width), with values in [−1, 1]; copies of a glyph are consecutive.
+    The array is of shape (glyphs × copies, height × width), with values in [−1, 1]. Copies of a glyph are consecutive.
     """
     words = np.random.PCG64(seed)
 
@@ -257,16 +257,16 @@ def _project_glyphs(height: int, width: int, n_components: int, seed: int) -> Pi
     glyphs = draw_glyphs(height, width, seed)
     z = np.vstack([filters.apply(glyphs[start : start + _BLOCK]) for start in range(0, len(glyphs), _BLOCK)])
     matrix = discriminating_directions(filters.contrast_orientations(z), n_components)
-    # The contrast is linear, so applying it to the identity gives a matrix that is merged into the projection.
+    # contrast_orientations is linear: applied to the identity, it gives its matrix, which is merged into the projection.
     return PictureProjection(filters, z.mean(axis=0), filters.contrast_orientations(np.eye(z.shape[1])) @ matrix)
 
 
 def fit_to_public(features: PictureFeatures, pictures: Matrix) -> PictureFeatures:
-    """Return features whose projection is fitted to public pictures (n, n_inputs) of the same kind instead of glyphs.
+    """Return features with a projection that is fitted to public pictures of the same kind rather than to glyphs.
 
-    The projection consists of their whitened principal components. If all pictures are similar, like aligned faces, the
-    projection of glyphs leaves a large mean in φ, which is not informative and takes up part of the norm. The pictures
-    must be public, and not among the records that the study protects.
+    `pictures` is of shape (n, n_inputs). The projection consists of the whitened principal components of their z. If all
+    pictures are similar, like aligned faces, the projection of glyphs leaves a large mean in φ, which is not informative and
+    takes up part of the norm. The pictures must be public, and must not be among the records that the study protects.
     """
     require_width(pictures, features)
     filters = filters_of(features.height, features.width)
@@ -284,7 +284,8 @@ def fit_to_public(features: PictureFeatures, pictures: Matrix) -> PictureFeature
 def discriminating_directions(z: Matrix, n_components: int) -> Matrix:
     """Return the directions in which glyphs differ most relative to their copies, B v = μ (W + κI) v, as columns.
 
-    Copies of a glyph are consecutive in z, of shape (glyphs × copies, n); directions with the largest μ come first.
+    z is of shape (glyphs × copies, n), with the copies of a glyph in consecutive rows. Directions with the largest μ come
+    first.
     """
     copies = z.reshape(-1, _COPIES, z.shape[1])
     means = copies.mean(axis=1)
@@ -302,7 +303,7 @@ def discriminating_directions(z: Matrix, n_components: int) -> Matrix:
 
 
 def _places(length: int, n_places: int) -> Matrix:
-    """Return the offset of every pixel from each of `n_places` positions, evenly spread over a side."""
+    """Return the offset of every pixel of a side from each of `n_places` positions that are evenly spread over the side."""
     centres = (np.arange(n_places) + 0.5) * length / n_places - 0.5
     return np.arange(length) - centres[:, None]
 

@@ -1,10 +1,12 @@
 """Models from the general total: features of the columns besides the outcome, and the sums that learners take.
 
-The total has no block of a column with itself. For indicators it follows from the counts c of the levels: Σ hhᵀ = diag(c).
-Between nodes of a number, Σ hhᵀ = diag(c) − Σ_a q_a (e_a − e_{a+1})(e_a − e_{a+1})ᵀ, where q_a = Σ t(1 − t) over the rows
-between nodes a and a + 1, and e_a is the unit vector of node a. The total holds the sum of all q_a of a column, its bubble,
-but no single q_a. They are estimated by splitting this sum in proportion to c_a c_{a+1}/(c_a + c_{a+1}), since rows between
-two nodes have weights on both. The module `workload` defines h, t and the bubble.
+Legend: φ the features of a row; S = Σ φφᵀ; c₀ the share of the constant; h, t and bubbles as in the module `workload`.
+
+The total lacks the block of each column with itself. For indicators, this block follows from the counts c of the levels:
+Σ hhᵀ = diag(c). For a number, Σ hhᵀ = diag(c) − Σ_a q_a (e_a − e_{a+1})(e_a − e_{a+1})ᵀ, where q_a = Σ t(1 − t) over the
+rows between nodes a and a + 1, and e_a is the unit vector of node a. The bubble of the column is the sum of all q_a, up to a
+factor; the total holds no single q_a. This sum is split into estimates of each q_a in proportion to
+c_a c_{a+1}/(c_a + c_{a+1}), since a row between two nodes has weights on both nodes.
 """
 
 from __future__ import annotations
@@ -33,14 +35,14 @@ class LevelFeatures:
 
     workload: Workload
     schema: Schema
-    """Columns of the rows; those that are no column of the workload, such as times of survival, have no features."""
+    """Columns of the rows. A column that the workload lacks, such as the times of survival, has no features."""
 
     unit_length: ClassVar[bool] = False
     is_dense: ClassVar[bool] = False
 
     @cached_property
     def columns(self) -> tuple[tuple[int, int], ...]:
-        """For each column with features, its index in the workload and the index of its first entry in a row."""
+        """For each column with features, the column's index in the workload and the index of its first entry in a row."""
         indices = {levels.name: index for index, levels in enumerate(self.workload.columns)}
         starts = np.cumsum([0, *(column.width for column in self.schema.columns)])
         return tuple(
@@ -56,24 +58,24 @@ class LevelFeatures:
 
     @property
     def n_features(self) -> int:
-        """The length of φ, with the constant."""
+        """The length of φ, including the constant."""
         return len(self.places)
 
     @property
     def constant_share(self) -> float:
-        """c₀ as the total has it: the square of √c₀ after it was rounded to the resolution."""
+        """c₀ as it is in the total: the square of √c₀ rounded to the resolution."""
         return (self.workload.constant_integer / self.workload.resolution) ** 2
 
     @cached_property
     def places(self) -> Indices:
-        """Where the features are in the total: the contrasts of each column, and the constant last."""
+        """Indices of the features in S: first the contrasts of each column, then the constant."""
         starts, levels = self.workload.starts, self.workload.columns
         parts = [np.arange(starts[index], starts[index] + levels[index].n_levels - 1) for index, _ in self.columns]
         return np.concatenate([*parts, np.zeros(1, dtype=np.int64)])
 
     @property
     def columns_of_features(self) -> Indices:
-        """The index in the workload of the column of each feature but the constant."""
+        """For each feature but the constant, the index of its column in the workload."""
         indices = [index for index, _ in self.columns]
         return np.repeat(indices, [self.workload.columns[index].n_levels - 1 for index in indices])
 
@@ -86,7 +88,7 @@ class LevelFeatures:
         return np.hstack([*parts, np.full((len(rows), 1), np.sqrt(self.constant_share))])
 
     def weigh(self, index: int, start: int, rows: Matrix) -> Matrix:
-        """Return the weights of encoded rows on the levels of a column of `columns`."""
+        """Return the weights of encoded rows on the levels of one column; `columns` has its index and its start."""
         levels = self.workload.columns[index]
         weights = np.zeros((len(rows), levels.n_levels))
         write_weights(levels, start, rows, None, weights)
@@ -96,8 +98,9 @@ class LevelFeatures:
 def select_schema(workload: Workload, schema: Schema, outcome: str = "") -> Schema:
     """Return the schema of rows for a model of one column, by default the label.
 
-    Its columns are those that have features, and its label is the outcome. The study's own label is not a feature for other
-    outcomes, because the label is not known yet when the model is used.
+    The schema returned has the columns that have features, apart from the outcome, which is its label. The study's own label
+    is not a feature for other outcomes, because the label is not known yet when the model is used. An `InputError` is raised
+    if no model can predict the column, or if no other column has features.
     """
     name = outcome or workload.label
     require_outcome(workload, schema, name)
@@ -117,7 +120,7 @@ def require_outcome(workload: Workload, schema: Schema, name: str) -> None:
     """Raise an `InputError` for a column that no model can predict."""
     survival = workload.survival
     if not name or (survival is not None and name in (survival.time, survival.event, survival.name)):
-        problem = f"{name!r} is a part of survival, which no model can predict." if name else "There is no label."
+        problem = f"{name!r} belongs to survival, which no model can predict." if name else "There is no label."
         names = ", ".join(repr(levels.name) for levels in workload.columns if levels.kind != "survival")
         raise InputError("outcome", problem=problem, cure=f"Name a column to predict, one of {names}.")
     levels = workload.column(name)
@@ -126,15 +129,15 @@ def require_outcome(workload: Workload, schema: Schema, name: str) -> None:
         problem = f"A model cannot predict {name!r}: it is a date, or a number on a logarithmic scale."
         raise InputError("outcome", problem=problem, cure="Name a category, or a number on its own scale.")
     if not levels.nodes and levels.n_levels - levels.has_missing < 2:
-        problem = f"The column {name!r} has one category only."
+        problem = f"The column {name!r} has only one category."
         raise InputError("outcome", problem=problem, cure="Name a column with two categories or more.")
 
 
 def extract_sums(total: PairwiseTotal, schema: Schema) -> Sums:
     """Return the sums for a model that predicts a schema's label from its columns (`select_schema`).
 
-    If the outcome is missing in some rows, sums over the rows that have it are estimated from those over all rows, which
-    assumes that features are distributed alike in both.
+    If the outcome is missing in some rows, the sums over the rows with an outcome are estimated from the sums over all rows.
+    This assumes that features have the same distribution whether or not the outcome is missing.
     """
     workload, name = total.workload, schema.label.column
     features, levels = LevelFeatures(workload, schema), workload.column(schema.label.column)
@@ -159,7 +162,7 @@ def extract_sums(total: PairwiseTotal, schema: Schema) -> Sums:
 
 
 def _code_outcome(levels: Levels, n_classes: int) -> Matrix:
-    """Return what learners predict at each level that is not missing: a number in [−1, 1], ±1, or e_k − 1/K."""
+    """Return the coded outcome at each level but that of missing values: a number in [−1, 1], ±1, or e_k − 1/K."""
     if levels.nodes:
         middle, half = (levels.high + levels.low) / 2, (levels.high - levels.low) / 2
         return (np.array([levels.nodes]) - middle) / half
@@ -167,7 +170,7 @@ def _code_outcome(levels: Levels, n_classes: int) -> Matrix:
 
 
 def _fill_blocks(total: PairwiseTotal) -> Matrix:
-    """Return S with the blocks of each column with itself, as far as counts and bubbles determine them."""
+    """Return S with the block of each column with itself, estimated from counts and bubbles."""
     workload, filled = total.workload, total.matrix.copy()
     for index, (start, levels) in enumerate(zip(workload.starts, workload.columns, strict=True)):
         contrasts = workload.scaled_contrasts(index)
@@ -177,7 +180,7 @@ def _fill_blocks(total: PairwiseTotal) -> Matrix:
 
 
 def _estimate_products(total: PairwiseTotal, index: int, levels: Levels) -> Matrix:
-    """Return an estimate of Σ hhᵀ of one column."""
+    """Return an estimate of Σ hhᵀ for one column."""
     workload = total.workload
     counts = np.maximum(_count_levels(total, index), 0.0)
     products = np.diag(counts)

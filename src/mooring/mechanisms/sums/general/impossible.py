@@ -13,11 +13,11 @@ from mooring.errors import InputError
 from mooring.mechanisms.sums.general.levels import Levels
 
 Combination: TypeAlias = Mapping[int, int]
-"""The index of a level of each of several columns, by the column's index."""
+"""Maps the index of each column of a combination to the index of its level."""
 
 
 def read_combination(text: str) -> dict[str, str]:
-    """Return the words of a combination by column, or raise an `InputError` for text that states none.
+    """Return a combination as words by column, or raise an `InputError` for text that is not a combination.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def read_combination(text: str) -> dict[str, str]:
 
 
 def find_combination(columns: Sequence[Levels], words: Mapping[str, str]) -> Combination:
-    """Return the levels that words name, or raise an `InputError` for words that do not name a combination of levels."""
+    """Return the combination of levels that `words` names, or raise an `InputError` if `words` names none."""
     places = {
         levels.name: index for index, levels in enumerate(columns) if levels.is_exact and levels.kind != "survival"
     }
@@ -51,7 +51,7 @@ def find_combination(columns: Sequence[Levels], words: Mapping[str, str]) -> Com
             raise InputError("impossible", problem=problem, cure=f"In this study: {', '.join(places) or 'no column'}.")
         levels = columns[places[name]]
         if word not in levels.names:
-            problem = f"The impossible combination {_quote(words)} names a word that {name!r} does not have."
+            problem = f"The impossible combination {_quote(words)} names a word that is no level of {name!r}."
             raise InputError("impossible", problem=problem, cure=f"Use one of {', '.join(levels.names)}.")
         combination[places[name]] = levels.names.index(word)
     return combination

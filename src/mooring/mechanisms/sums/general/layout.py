@@ -1,17 +1,18 @@
 """The general total in integers: what one participant adds up, and the layout of its vector.
 
-Legend: h the weights of a row on all levels, in integers; β its bubbles; M the integer contrasts; K = Σ (1, h)(1, h)ᵀ;
-Δ the sensitivity; ω the weight of a row; U the unit of a column.
+Legend: h the weights of a row on all levels, in integers; M the integer contrasts; K = Σ (1, h)(1, h)ᵀ; S the matrix of
+products and D its order; Δ the sensitivity; ω the weight of a row; U the unit of a column.
 
-Sums are taken over h, in blocks of rows: products of small integers are exact in float64 below 2⁵³, in any order. S = M K Mᵀ
-follows once, at the end, in integers. Before a row is added, it is asserted in integers that it lies between the first and
-the last level of each column, or on none. Its weights are then not negative and sum to the unit of each column, or to zero,
-from which Δ follows whatever the table holds (`Workload.integer_sensitivity_squared`). Where every row of a block lies on
-levels of every column, the last level of each column is left out of the product: its weight is U less those of the others.
+K is summed over blocks of rows. Products of small integers are exact in float64 below 2⁵³, in any order. S = M K Mᵀ is
+computed once, at the end, in integers. Before a row is added, a check in integers ensures that the row lies between the
+first and the last level of each column, or on no level of it. The row's weights on a column are then not negative, and sum
+to U or to zero. Δ follows from this, whatever the table holds (`Workload.integer_sensitivity_squared`). If every row of a
+block lies on levels of every column, the last level of each column is left out of the product: its weight is U minus the sum
+of the column's other weights.
 
 If the mean over a person's k rows is added, each row has the integer weight ω = ⌊2²⁰/k⌋ in K, and S is divided by 2²⁰ at
-the end and rounded down. A person's weights sum to at most 2²⁰, so that S moves by at most Δ before it is rounded, and by at
-most Δ + √(2N) after, where N is the length of the vector.
+the end and rounded down. A person's weights sum to at most 2²⁰. The person therefore changes S by at most Δ before rounding,
+and by at most Δ + √(2N) after rounding, where N is the length of the vector.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from mooring.typing import Indices, Labels, Matrix
 
 _MEAN_BITS = 20
 _MOST_NUMBERS = 2**23
-_ROWS_A_PRODUCT = 2**9  # with weights of 2⁹ and ω of 2²⁰ at most, their sums are far below 2⁵³
+_ROWS_A_PRODUCT = 2**9  # with weights of at most 2⁹ and ω of at most 2²⁰, sums of products are far below 2⁵³
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class PairwiseLayout:
 
     @cached_property
     def entries(self) -> tuple[Indices, Indices]:
-        """Rows and columns in S of the vector's numbers; the diagonal has one shared entry, the first."""
+        """The row and the column in S of each number of the vector. On the diagonal, only the first entry is shared."""
         rows, columns = np.nonzero(np.triu(self.workload.shared))
         return rows, columns
 
@@ -63,13 +64,13 @@ class PairwiseLayout:
 
     @cached_property
     def on_diagonal(self) -> npt.NDArray[np.bool_]:
-        """Which numbers of the vector are on the diagonal of S: the first alone."""
+        """Which numbers of the vector are on the diagonal of S: only the first."""
         rows, columns = self.entries
         return np.asarray(rows == columns)
 
     @property
     def sensitivity_squared(self) -> int:
-        """The largest squared change of S in integers by one row or, with means, one person."""
+        """The square of the largest change of S in integers by one row or, with means, by one person."""
         squared = self.workload.integer_sensitivity_squared
         if not self.adds_means:
             return squared
@@ -82,7 +83,7 @@ class PairwiseLayout:
         return LARGEST // (2 * largest)  # the other half is for the noise
 
     def unpack(self, vector: Integers, noise_variance: float) -> PairwiseTotal:
-        """Return the total of a vector; `noise_variance` is in squared units of its integers."""
+        """Return the total that a vector holds; `noise_variance` is in squared units of the vector's integers."""
         require_size(vector, self.size)
         workload, (rows, columns) = self.workload, self.entries
         matrix = np.zeros((workload.size, workload.size))
@@ -91,7 +92,7 @@ class PairwiseLayout:
 
 
 class PairwiseAccumulator:
-    """Accumulates the general total over blocks of rows. Threads may add blocks at once.
+    """Accumulates the general total over blocks of rows. Several threads may add blocks at the same time.
 
     Examples
     --------
@@ -122,11 +123,11 @@ class PairwiseAccumulator:
         self.add_coded(self.layout.workload.code(rows), labels, rows_of_person)
 
     def add_coded(self, rows: Matrix, labels: Labels | None, rows_of_person: Integers | None) -> None:
-        """Do what `add` does with coded rows."""
+        """Add coded rows (`Workload.code`) in the way in which `add` adds encoded rows."""
         if (rows_of_person is not None) != self.layout.adds_means:
-            expected = "given if, and only if, the mean over each person's rows is added"
+            expected = "given if, and only if, the layout's adds_means is set"
             got = "None" if rows_of_person is None else "an array"
-            raise InputError("rows_of_person", expected=expected, got=got, cure="Follow the layout.")
+            raise InputError("rows_of_person", expected=expected, got=got, cure="Change one of the two.")
         with self._lock:
             rng = self._rng.spawn(1)[0]
         workload = self.layout.workload
@@ -148,7 +149,7 @@ class PairwiseAccumulator:
         require_room(self.n_rows, self.layout.most_rows)
 
     def _restore(self) -> Integers:
-        """Return the matrix from 1 and the kept weights of a row to 1 and all its weights."""
+        """Return the matrix that computes 1 and all weights of a row from 1 and the kept weights."""
         workload = self.layout.workload
         restored = np.zeros((workload.n_levels + 1, len(self._kept) + 1), dtype=np.int64)
         restored[0, 0] = 1
@@ -171,7 +172,7 @@ class PairwiseAccumulator:
 
 
 def _multiply(weights: SmallIntegers, factors: Integers) -> Integers:
-    """Return Σ ω (1, h)(1, h)ᵀ of weights of shape (number of levels, n), block by block, each exact in float64."""
+    """Return Σ ω (1, h)(1, h)ᵀ for weights of shape (number of levels, n), by blocks whose sums are exact in float64."""
     n_levels, n = weights.shape
     products = np.zeros((n_levels + 1,) * 2, dtype=np.int64)
     memory = np.ones((n_levels + 1, min(_ROWS_A_PRODUCT, n)))  # reused for each block, so that it stays in the cache
@@ -185,9 +186,10 @@ def _multiply(weights: SmallIntegers, factors: Integers) -> Integers:
 
 
 def require_places(workload: Workload, places: SmallIntegers, bubbles: Integers) -> None:
-    """Raise an `InputError` for rows from which the sensitivity does not follow.
+    """Raise an `InputError` for rows that could change S by more than the sensitivity.
 
-    Places must lie between the first and the last level of their columns, or at −U; bubbles between zero and their height.
+    Each place must lie between the first and the last level of its column, or at −U. Each bubble must lie between zero and
+    the height of the column's bubble.
     """
     lengths = [(levels.n_levels - 1) * levels.unit for levels in workload.columns]
     heights = np.array([workload.integer_bubbles[index] for index in workload.bubbles], dtype=np.int64)
@@ -200,7 +202,7 @@ def require_places(workload: Workload, places: SmallIntegers, bubbles: Integers)
 
 
 def _transform(workload: Workload, products: Integers) -> Integers:
-    """Return M K Mᵀ in integers, of shape (D, D), with zeros for the bubbles."""
+    """Return M K Mᵀ in integers, of shape (D, D), with zeros in the rows and columns of bubbles."""
     half = np.zeros((workload.size, products.shape[1]), dtype=np.int64)
     whole = np.zeros((workload.size, workload.size), dtype=np.int64)
     for source, target in ((products, half), (half.T, whole)):

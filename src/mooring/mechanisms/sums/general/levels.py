@@ -4,13 +4,14 @@ Legend: b the number of levels of a column; h the weights of a row's value on th
 integer contrasts of the levels.
 
 A category has one level per word. A whole number with few values has one level per value. Any other number has eight nodes
-on its declared range, equally spaced on its scale: a value between two nodes has weights 1 − t and t on them (hat
-functions). A missing value is a further level where the study indicates missing values. Weights are not negative and sum to
-one, or are all zero for a category that is none of the declared words.
+on its declared range, equally spaced on its scale: a value between two nodes has the weights 1 − t and t on these nodes (hat
+functions). Missing values have a further level, unless the study refuses them or replaces them by a value. The weights of a
+row are not negative and sum to one. For a category's value that is none of the declared words and has no other level, they
+are all zero.
 
-Both h and M are integers, and answers are read back with the same M, so that no answer is biased by the rounding of M. The
-weights of a number are rounded at random to multiples of 1/U without bias, unless they are such multiples already, as those
-of whole numbers are for a suitable U.
+Sums use h and M as integers. Answers are computed from the total with the same M, so that the rounding of M does not bias
+them. The weights of a number are rounded at random, without bias, to multiples of 1/U. For whole numbers U is chosen, where
+possible, so that all weights are such multiples already and need no rounding.
 """
 
 from __future__ import annotations
@@ -45,17 +46,19 @@ class Levels:
     name: str
     """Name of the column."""
     kind: LevelKind
-    """A number may have a level per value, or nodes with hat functions; see `is_exact`."""
+    """A number has either one level per value, or nodes with hat functions; see `is_exact`."""
     names: tuple[str, ...]
-    """Names of the levels; "missing" comes last."""
+    """Names of the levels. If there is a level of missing values, it comes last, with the name "missing" where this name is
+    not taken."""
     nodes: tuple[float, ...] = ()
-    """The value at each node, in the unit of the column or on its logarithmic scale; empty unless the column is a number."""
+    """The value at each node, in the unit of the column or on its logarithmic scale; empty unless the column is a number. A
+    number with one level per value has a node at each value."""
     low: float = 0.0
     high: float = 0.0
     """The declared range of a number."""
     is_log: bool = False
-    """Whether nodes are on a logarithmic scale: log x if the range is positive, otherwise the logarithm of 1 + 9999 u, where
-    u is the place in the range from 0 to 1."""
+    """Whether nodes are on a logarithmic scale. This is log x if the range is positive, and otherwise log(1 + 9999 u), where
+    u is the position of x in its range, from 0 to 1."""
     is_whole: bool = False
     """Whether values are whole numbers."""
     has_missing: bool = False
@@ -70,7 +73,7 @@ class Levels:
 
     @property
     def is_exact(self) -> bool:
-        """Whether every row lies on one level, so that products of functions of this column are functions of it, too."""
+        """Whether every value lies on one level, so that a product of functions of this column is a function of it, too."""
         return not self.nodes or (self.is_whole and not self.is_log and self.high - self.low < N_NODES)
 
     @property
@@ -84,7 +87,7 @@ class Levels:
 
     @cached_property
     def contrasts(self) -> Matrix:
-        """Weighted orthogonal contrasts of the levels, of shape (b − 1, b), the linear one of a number first."""
+        """Weighted orthogonal contrasts of the levels, of shape (b − 1, b). For a number, the first contrast is linear."""
         n_nodes = len(self.nodes)
         if n_nodes < 2:
             return level_contrasts(self.n_levels)
@@ -97,13 +100,13 @@ class Levels:
         return contrasts
 
     def to_scale(self, value: Any) -> Any:
-        """Return numbers in the unit of the column on the scale of its nodes."""
+        """Convert numbers from the unit of the column to the scale of its nodes."""
         if not self.is_log:
             return value
         return np.log(value) if self.low > 0 else np.log1p((np.asarray(value) - self.low) * self._decades)
 
     def from_scale(self, position: Any) -> Any:
-        """Return numbers on the scale of the nodes in the unit of the column."""
+        """Convert numbers from the scale of the nodes to the unit of the column."""
         if not self.is_log:
             return position
         return np.exp(position) if self.low > 0 else self.low + np.expm1(position) / self._decades
@@ -113,9 +116,10 @@ class Levels:
         return (DECADES - 1) / (self.high - self.low)
 
     def locate(self, encoded: Matrix) -> tuple[Indices, Vector]:
-        """Return, for each row of a number, the lower level a and the weight t on the level a + 1.
+        """Return, for each row of a column of numbers, the lower level a and the weight t on the level a + 1.
 
-        `encoded` has the column's entries of encoded rows: a number from −1 to 1, and whether it is missing.
+        `encoded` has the column's entries of encoded rows: a number from −1 to 1 and, for a column with a level of missing
+        values, whether the number is missing. For a missing number, a is the last level, and t is 0.
         """
         centre, spread = self.low / 2 + self.high / 2, self.high / 2 - self.low / 2
         values = np.clip(centre + spread * encoded[:, 0], self.low, self.high)
@@ -139,7 +143,7 @@ class Levels:
 
 
 def make_levels(column: Column, *, is_log: bool) -> Levels:
-    """Return the levels of a declared column."""
+    """Return the levels of a declared column, or raise an `InputError` for a range with fewer than two whole numbers."""
     if column.kind == "category":
         has_missing = column.missing == "indicate" or (column.missing == "fill" and column.fill is None)
         return Levels(column.name, "category", _add_missing(column.categories, has_missing), has_missing=has_missing)
@@ -161,14 +165,19 @@ def make_levels(column: Column, *, is_log: bool) -> Levels:
 
 
 def label_levels(label: Label) -> Levels:
-    """Return the levels of a label, which is one more column."""
+    """Return the levels of a label, which the general total treats as one more column."""
     if label.kind == "classes":
         return Levels(label.column, "category", label.classes)
     return make_levels(Column(label.column, "number", label.low, label.high), is_log=False)
 
 
 def write_weights(levels: Levels, place: int, rows: Matrix, labels: Labels | None, target: npt.NDArray[Any]) -> Vector:
-    """Write the weights of rows on a column's levels into an array of zeros; return the weight t on the second node."""
+    """Write the weights of rows on a column's levels into an array of zeros.
+
+    Returns t, the weight of each row on the second of its two nodes; 0 for categories. `place` is the index of the column's
+    first entry in an encoded row, or −1 for the label, whose values are in `labels`. If `labels` is None, the weights of the
+    label stay zero.
+    """
     every, t = np.arange(len(rows)), np.zeros(len(rows))
     if place < 0 and labels is None:
         return t
@@ -183,16 +192,16 @@ def write_weights(levels: Levels, place: int, rows: Matrix, labels: Labels | Non
         return t
     index, t = levels.locate(_numbers_of(levels, place, rows, labels))
     target[every, np.minimum(index + 1, levels.n_levels - 1)] = t
-    target[every, index] = 1 - t  # a missing value has t = 0 and one level, which is written last
+    target[every, index] = 1 - t  # written last: a missing value, with t = 0, gets the weight 1 on its only level
     return t
 
 
 def quantise_places(
     levels: Levels, place: int, rows: Matrix, labels: Labels | None, rng: np.random.Generator
 ) -> tuple[npt.NDArray[Any], Vector]:
-    """Return where coded rows lie among the levels of a column in units of 1/U, and the weight t on the second of two nodes.
+    """Return the places of coded rows among the levels of a column in units of 1/U, and the weight t on the second node.
 
-    Level k lies at kU, and a row that lies on no level at −U. A place between two nodes is rounded at random.
+    Level k lies at kU. A row that lies on no level gets the place −U. A place between two nodes is rounded at random.
     """
     unit, t = levels.unit, np.zeros(len(rows))
     if place < 0 and labels is None:
@@ -209,7 +218,7 @@ def quantise_places(
 
 
 def _numbers_of(levels: Levels, place: int, rows: Matrix, labels: Labels | None) -> Matrix:
-    """Return the entries of a column of numbers in encoded rows or, for a label, its numbers scaled to −1 to 1."""
+    """Return the entries of a column of numbers in encoded rows or, for a label, its numbers on a scale from −1 to 1."""
     if place >= 0:
         return rows[:, place : place + 1 + levels.has_missing]
     middle, half = (levels.low + levels.high) / 2, (levels.high - levels.low) / 2
@@ -217,7 +226,7 @@ def _numbers_of(levels: Levels, place: int, rows: Matrix, labels: Labels | None)
 
 
 def round_at_random(values: Vector, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Return random integers with these expectations; a value that is an integer up to rounding errors is not changed."""
+    """Round values up or down at random, so that expectations are kept; integers, up to rounding errors, do not change."""
     nearest = np.rint(values)
     drawn = rng.random(len(values))
     drawn += values
@@ -230,7 +239,7 @@ def _add_missing(names: tuple[str, ...], has_missing: bool) -> tuple[str, ...]:
     if not has_missing:
         return names
     word = MISSING
-    while word in names:  # a declared category of this name means something else
+    while word in names:  # the column declares a category of this name
         word = f"({word})"
     return (*names, word)
 

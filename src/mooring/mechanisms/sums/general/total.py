@@ -1,6 +1,7 @@
-"""The general total after it was opened: estimates from it, their noise, and a check for what no rows can produce.
+"""The opened general total: estimates from it, the noise of these estimates, and a check for sums that no rows can produce.
 
-Legend: S the matrix of products, A the coefficients of an estimate ⟨A, S⟩, σ² the variance of noise (see `workload`).
+Legend: S the matrix of products and D its order; A the coefficients of an estimate ⟨A, S⟩; σ² the variance of the noise on
+the diagonal of S (see `workload`).
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ class PairwiseTotal:
     matrix: Matrix
     """S, of shape (D, D), with bubbles in the row and the column of the constant; entries that are not shared are zero."""
     noise_variance: float = 0.0
-    """σ², the variance of all listed contributions' noise on the diagonal; off-diagonal entries have half of it."""
+    """σ², the variance on the diagonal of the noise of all listed contributions together. Off the diagonal it is half."""
     epsilon: float | None = None
     delta: float | None = None
-    """The guarantee for adding or removing one unit; None without noise."""
+    """ε and δ of the guarantee for adding or removing one unit; None without a guarantee."""
     unit: str = "row"
-    """Either "row" or "person"."""
+    """The unit of the guarantee, "row" or "person"."""
     caveat: str = ""
     """Why the noise of this total gives no guarantee; empty if it gives one, or if there is no noise."""
 
@@ -48,21 +49,22 @@ class PairwiseTotal:
         return np.array([self.estimate(matrix) for matrix in matrices])
 
     def covariance(self, matrices: Sequence[Matrix]) -> Matrix:
-        """Return the covariances σ²⟨A, A′⟩ of the noise of ⟨A, S⟩ for several A."""
+        """Return the covariances σ²⟨A, A′⟩ of the noise in ⟨A, S⟩ and ⟨A′, S⟩ for all pairs of matrices."""
         flat = np.reshape(np.asarray(matrices), (len(matrices), -1))
         return np.asarray(self.noise_variance * (flat @ flat.T))
 
     def read(self, left: Matrix, right: Matrix) -> tuple[Vector, Matrix]:
-        """Return uᵀSv for the rows u of `left` and v of `right` (`Workload.factors`), and the covariance of their noise.
+        """Return uᵀSv for each row u of `left` and the row v of `right` beside it, and the covariance of the noise.
 
-        With A the symmetric part of uvᵀ, ⟨A, A′⟩ is ½ [(u·u′)(v·v′) + (u·v′)(v·u′)].
+        `Workload.factors` returns such vectors. If A is the symmetric part of uvᵀ, ⟨A, A′⟩ is
+        ½ [(u·u′)(v·v′) + (u·v′)(v·u′)].
         """
         across = left @ right.T
         noise = self.noise_variance / 2 * ((left @ left.T) * (right @ right.T) + across * across.T)
         return np.asarray(np.einsum("ij,ij->i", left @ self.matrix, right)), noise
 
     def select(self, names: Collection[str]) -> PairwiseTotal:
-        """Return the sums of these columns alone."""
+        """Return the part of the total that concerns only these columns."""
         workload = self.workload
         kept = [k for k, levels in enumerate(workload.columns) if levels.name in names]
         contrasts = [
@@ -72,7 +74,7 @@ class PairwiseTotal:
         return replace(self, workload=workload.select(names), matrix=self.matrix[np.ix_(entries, entries)])
 
     def with_noise(self, rng: np.random.Generator, variance: float) -> PairwiseTotal:
-        """Return the total with further normal noise of this variance, for simulations."""
+        """Return the total with additional normal noise, which has this variance on the diagonal, for simulations."""
         noise = np.triu(rng.normal(scale=math.sqrt(variance / 2), size=self.matrix.shape))
         noise = (noise + noise.T) * self.workload.shared
         noise[0, 0] /= math.sqrt(2)
@@ -80,9 +82,9 @@ class PairwiseTotal:
 
 
 def check_total(total: PairwiseTotal, most_rows: float = math.inf) -> list[str]:
-    """Return properties of a total that no `most_rows` rows can produce.
+    """Return a clause for each property of a total that no data of at most `most_rows` rows can have, apart from noise.
 
-    Invented rows with valid values are not detected.
+    The list is empty for a plausible total. Invented rows with valid values are not detected.
     """
     workload, deviation, problems = total.workload, 6 * math.sqrt(total.noise_variance), list[str]()
     inverse = workload.resolution / workload.constant_integer
@@ -97,7 +99,7 @@ def check_total(total: PairwiseTotal, most_rows: float = math.inf) -> list[str]:
             count, scale = float(total.matrix[0] @ vector) * inverse, float(np.linalg.norm(vector)) * inverse
             if not -deviation * scale - 1e-6 * max(n, 1) <= count <= max(n, 0) + slack + deviation * scale + 1:
                 problems.append(
-                    f"the count of level {name!r} of {levels.name!r} is below zero or above that of all rows"
+                    f"the count of level {name!r} of {levels.name!r} is below zero or above the number of rows"
                 )
     lengths = np.sqrt(
         [float((workload.scaled_contrasts(k) ** 2).sum(axis=0).max()) for k in range(len(workload.columns))]
@@ -110,7 +112,7 @@ def check_total(total: PairwiseTotal, most_rows: float = math.inf) -> list[str]:
 
 
 def sum_exactly(workload: Workload, rows: Matrix, labels: Labels | None = None) -> PairwiseTotal:
-    """Return the total of encoded rows without noise and without rounding of weights, for simulations and tests."""
+    """Return the total of encoded rows, with neither noise nor rounded weights, for simulations and tests."""
     products, bubbles = np.zeros((workload.n_levels + 1,) * 2), np.zeros(len(workload.bubbles))
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         here = slice(start, start + _ROWS_AT_ONCE)

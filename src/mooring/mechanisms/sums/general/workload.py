@@ -1,18 +1,21 @@
 """The general total: sums from which the answers of a study follow, whichever column is the outcome.
 
-Legend: h_j the weights of a row on the levels of column j, with Σ h_j = 1; M_j the contrasts; c₀, s_j the shares of the
-constant and of column j, c₀ + Σ s_j = 1; κ the share of a bubble.
+Legend: h_j the weights of a row on the levels of column j, of J columns, with Σ h_j = 1; M_j the contrasts of column j; c₀,
+s_j the shares of the constant and of column j, c₀ + Σ s_j = 1; κ the share of a bubble; D the order of S.
 
     φ = (√c₀, M₁h₁, …, M_J h_J),        max ‖M_j h_j‖² = s_j,        S = Σ φφᵀ without the blocks of a column with itself.
 
-Those blocks follow from the products with the constant if every record lies on one level of the column. For a number at a
-fraction t of the way between two nodes, the product of the constant and a 'bubble' √(κ s_j) 4t(1 − t) is summed too. With
-it, squares of functions that are linear in the node index are exact.
+The block of a column with itself follows from the products with the constant if every record lies on one level of the
+column. A number can lie between two nodes, at a fraction t of the way. For such a column, the product of the constant and a
+'bubble' √(κ s_j) 4t(1 − t) is summed too. The sum of the bubble makes squares of functions that are linear in the node index
+exact.
 
-A function of column j with the value g_a at level a is ⟨v, φ⟩ for a v that solves Σ_i (M_j)_ia v_i + v₀√c₀ = g_a at every
-level. Sums of products of two such functions are ⟨A, S⟩: for two columns A is the symmetric part of v v′ᵀ; for the same
-column that of v(gg′) e₀ᵀ/√c₀, and the bubble has the coefficient −δδ′/4 with δ, δ′ the steps between nodes. The noise has
-variance σ² on the diagonal of S and σ²/2 off it, so that ⟨A, S⟩ and ⟨A′, S⟩ have covariance σ²⟨A, A′⟩.
+A function of column j with the value g_a at level a is ⟨v, φ⟩ for a vector v = v(g) that solves
+Σ_i (M_j)_ia v_i + v₀√c₀ = g_a at every level. The sum over rows of the product of two such functions is ⟨A, S⟩. For
+functions of two columns, A is the symmetric part of v v′ᵀ. For functions g, g′ of the same column, A is the symmetric part
+of v(gg′) e₀ᵀ/√c₀, where e₀ is the unit vector of the constant; the bubble has the coefficient −δδ′/4, where δ, δ′ are the
+steps of g, g′ between nodes. The noise has variance σ² on the diagonal of S and σ²/2 off the diagonal, so that ⟨A, S⟩ and
+⟨A′, S⟩ have the covariance σ²⟨A, A′⟩.
 """
 
 from __future__ import annotations
@@ -50,28 +53,28 @@ from mooring.tables.schema import Schema
 from mooring.typing import Indices, Labels, Matrix, Vector
 
 RESOLUTION = 2**17
-"""B, which stands for 1 in the integers of φ. A total may then have 2²⁵ rows."""
+"""B, the integer that represents 1 in φ. A total can then have about 2²⁵ rows."""
 CONSTANT_SHARE = 0.15
-_OUTCOME_SHARE = 0.2  # of the label or of survival; if there are both, 0.15 each
+_OUTCOME_SHARE = 0.2  # the share of the label or of survival; if a study has both, each has 0.15
 _BUBBLE_SHARE = 0.02
 SmallIntegers: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class Functional:
-    """A function of one column, as the vector v of its coordinates."""
+    """A function of one column, given by the vector v of its coordinates."""
 
     column: str
     """Name of the column; empty for the constant."""
     values: Vector
-    """Its value at each level; for the constant, one number."""
+    """The function's value at each level; for the constant, a single 1."""
     vector: Vector
     """v, of shape (D,)."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What is summed in a study of many answers: columns with levels, contrasts and shares.
+    """What is summed for the general total: columns with their levels, contrasts and shares.
 
     Examples
     --------
@@ -86,11 +89,12 @@ class Workload:
     """
 
     columns: tuple[Levels, ...]
-    """Columns of the schema in their order, then the label, then the column of survival."""
+    """The schema's columns in their order, then the label, then the column of survival, if there are such. Survival replaces
+    the columns of time and event."""
     shares: tuple[float, ...]
     """s_j."""
     label: str = ""
-    """Name of the label's column; empty if there is none or survival includes it."""
+    """Name of the label's column; empty if there is no label, or if the label is survival's event."""
     survival: Survival | None = None
     constant_share: float = CONSTANT_SHARE
     """c₀."""
@@ -101,17 +105,18 @@ class Workload:
     n_inputs: int = 0
     """The number of entries of an encoded row."""
     survival_places: tuple[int, ...] = ()
-    """The same for the columns of time and event, whose levels are `survival_sources`."""
+    """Index of the first entry of the columns of time and of event in an encoded row; −1 for the label."""
     survival_sources: tuple[Levels, ...] = ()
-    """Levels of the columns of time and event, of which survival is made."""
+    """Levels of the columns of time and event, from which the column of survival is made."""
     coded_places: tuple[int, ...] = ()
-    """As `places`, in coded rows, in which a category is one entry, its index (`mooring.tables.encoded_batches`)."""
+    """As `places`, but in coded rows. In these, a category is a single entry, the index of its word (`code`)."""
     coded_survival_places: tuple[int, ...] = ()
+    """As `survival_places`, but in coded rows."""
     impossible: tuple[Combination, ...] = ()
-    """Combinations of levels that cannot occur, as declared. Sums do not depend on them; synthetic rows do."""
+    """Declared combinations of levels that cannot occur. Only synthetic rows depend on them; sums do not."""
 
     def column(self, name: str) -> Levels:
-        """Return the levels of a column; an unknown name is an `InputError`."""
+        """Return the levels of a column, or raise an `InputError` for an unknown name."""
         return self.columns[self._index(name)]
 
     def _index(self, name: str) -> int:
@@ -124,19 +129,19 @@ class Workload:
 
     @property
     def outcomes(self) -> tuple[str, ...]:
-        """Names of the label and of the column of survival, where there are such."""
+        """Names of the label and of the column of survival, as far as the workload has them."""
         return tuple(levels.name for levels, place in zip(self.columns, self.places, strict=True) if place < 0)
 
     @property
     def regressed(self) -> tuple[Levels, ...]:
-        """Columns that a regression can name: all but survival and numbers whose logarithmic scale includes zero."""
+        """Columns that a regression can name: all but survival, and numbers on a logarithmic scale from zero or below."""
         return tuple(
             levels for levels in self.columns if levels.kind != "survival" and not (levels.is_log and levels.low <= 0)
         )
 
     @property
     def regression_outcomes(self) -> tuple[Levels, ...]:
-        """Columns that can be the outcome of a regression: numbers, and those of two levels besides missing values."""
+        """Columns that can be the outcome of a regression: numbers, and categories of two levels besides missing values."""
         return tuple(levels for levels in self.regressed if levels.nodes or levels.n_levels - levels.has_missing == 2)
 
     @property
@@ -145,13 +150,13 @@ class Workload:
         return bool(self.regression_outcomes) and len(self.regressed) > 1
 
     def narrow(self, names: Collection[str]) -> Workload:
-        """Return the workload of the outcomes and these columns alone, without impossible combinations."""
+        """Return the workload of only the outcomes and these columns, with new shares and no impossible combinations."""
         kept = self.select({*names, *self.outcomes})
         shares = _split_shares(kept.columns, [index for index, place in enumerate(kept.places) if place < 0])
         return replace(kept, shares=shares)
 
     def select(self, names: Collection[str]) -> Workload:
-        """Return the workload of these columns alone, which keep their shares, without impossible combinations."""
+        """Return the workload of only these columns, which keep their shares, without impossible combinations."""
         kept = [index for index, levels in enumerate(self.columns) if levels.name in names]
         columns, shares = tuple(self.columns[index] for index in kept), tuple(self.shares[index] for index in kept)
         places, coded = (tuple(places[index] for index in kept) for places in (self.places, self.coded_places))
@@ -169,12 +174,12 @@ class Workload:
 
     @cached_property
     def size(self) -> int:
-        """D: the length of φ with the bubbles after it, which is the order of S."""
+        """D, the order of S: the length of φ plus the number of bubbles, which come last."""
         return self.n_features + len(self.bubbles)
 
     @cached_property
     def n_levels(self) -> int:
-        """The number of levels of all columns."""
+        """The total number of levels, over all columns."""
         return sum(levels.n_levels for levels in self.columns)
 
     @cached_property
@@ -184,7 +189,7 @@ class Workload:
 
     @cached_property
     def bubbles(self) -> dict[int, int]:
-        """The index in S of the bubble of each column that has one, by the column's index."""
+        """Maps the index of each column with a bubble to the index of this bubble in S."""
         having = [index for index, levels in enumerate(self.columns) if not levels.is_exact]
         return {index: self.n_features + k for k, index in enumerate(having)}
 
@@ -195,7 +200,7 @@ class Workload:
 
     @cached_property
     def integer_contrasts(self) -> tuple[Integers, ...]:
-        """M_j in integers, for integer weights that add up to U, the unit of the column."""
+        """M_j in integers, for integer weights whose sum is U, the unit of the column."""
         matrices = []
         for levels, share in zip(self.columns, self.shares, strict=True):
             contrasts = levels.contrasts
@@ -220,7 +225,7 @@ class Workload:
 
     @cached_property
     def integer_shares(self) -> tuple[int, ...]:
-        """The largest ‖M_j h_j‖² in integers. It is that of a level, since weights are convex combinations of levels."""
+        """For each column, the largest ‖M_j h_j‖² in integers. Some level attains it, since the norm is convex in h_j."""
         return tuple(
             levels.unit**2 * int((contrasts**2).sum(axis=0).max())
             for levels, contrasts in zip(self.columns, self.integer_contrasts, strict=True)
@@ -230,8 +235,8 @@ class Workload:
     def integer_sensitivity_squared(self) -> int:
         """Δ² in integers: a bound on the squared norm of what one row adds to S, where off-diagonal entries count twice.
 
-        (c₀ + Σ x_j)² − Σ x_j² + 2 c₀ Σ β_j² grows with every x_j = ‖M_j h_j‖² and every β_j. Its maximum is therefore where
-        all of them are largest.
+        For a row with x_j = ‖M_j h_j‖² and bubbles β_j, this squared norm is (c₀ + Σ x_j)² − Σ x_j² + 2 c₀ Σ β_j². It grows
+        with every x_j and every β_j, and is therefore largest where all x_j and β_j are largest.
         """
         constant, shares = self.constant_integer**2, self.integer_shares
         squares = sum(share**2 for share in shares)
@@ -249,7 +254,7 @@ class Workload:
 
     @cached_property
     def _readouts(self) -> tuple[Matrix, ...]:
-        """For each column, the matrix from values at levels to the constant's part and the coordinates of contrasts."""
+        """For each column, the matrix that computes v from the values at its levels: the constant's part, then contrasts."""
         matrices = []
         for index, levels in enumerate(self.columns):
             matrices.append(np.linalg.inv(np.vstack([np.ones(levels.n_levels), self.scaled_contrasts(index)]).T))
@@ -263,7 +268,7 @@ class Workload:
         return Functional("", np.ones(1), vector)
 
     def functional(self, column: str, values: Sequence[float] | Vector) -> Functional:
-        """Return the function of a column that has these values at its levels, linear between nodes."""
+        """Return the function that takes these values at the levels of a column and is linear between nodes."""
         index, numbers = self._index(column), np.asarray(values, dtype=np.float64)
         n_levels = self.columns[index].n_levels
         if numbers.shape != (n_levels,):
@@ -279,11 +284,11 @@ class Workload:
         levels = self.column(column)
         if not levels.nodes:
             problem = f"The column {column!r} has levels, not numbers."
-            raise InputError("column", problem=problem, cure="Use a column of numbers, or one of its levels.")
+            raise InputError("column", problem=problem, cure="Use a column of numbers, or an indicator of a level.")
         return self.functional(column, [*levels.nodes, *([0.0] if levels.has_missing else [])])
 
     def indicator(self, column: str, level: str) -> Functional:
-        """Return the function that is 1 at a level; at a node of a number it is the hat function."""
+        """Return the function that is 1 at one level and 0 at the others; for a node of a number, its hat function."""
         levels = self.column(column)
         if level not in levels.names:
             problem = f"The column {column!r} has no level {level[:60]!r}. Its levels are {', '.join(levels.names)}."
@@ -299,8 +304,8 @@ class Workload:
     def factors(self, first: Functional, second: Functional) -> tuple[Vector, Vector]:
         """Return vectors u and v for which uᵀSv is the sum over rows of the product of two functions.
 
-        For two functions of the same column it is exact if each row lies on one level, or if both are linear in the node
-        index.
+        For two functions of the same column, this sum is exact if each row lies on one level, or if both functions are
+        linear in the node index. Otherwise it is an approximation.
         """
         if not first.column == second.column != "":
             return first.vector, second.vector
@@ -313,12 +318,12 @@ class Workload:
         return squares.vector, self.constant.vector
 
     def product(self, first: Functional, second: Functional) -> Matrix:
-        """Return A, the symmetric part of uvᵀ of `factors`, for which ⟨A, S⟩ is the sum over rows of a product."""
+        """Return the matrix A for which ⟨A, S⟩ is the sum over rows of a product: the symmetric part of uvᵀ (`factors`)."""
         return _symmetric(np.outer(*self.factors(first, second)))
 
     @cached_property
     def shared(self) -> npt.NDArray[np.bool_]:
-        """Which entries of S are shared: no block of one column, and of a bubble only its product with the constant."""
+        """Which entries of S are shared: none of a column with itself, and of a bubble only that with the constant."""
         shared = np.ones((self.size, self.size), dtype=np.bool_)
         for start, levels in zip(self.starts, self.columns, strict=True):
             shared[start : start + levels.n_levels - 1, start : start + levels.n_levels - 1] = False
@@ -326,7 +331,7 @@ class Workload:
         return shared
 
     def assemble(self, products: Matrix, bubbles: Vector) -> Matrix:
-        """Return S from the sums of products of (1, h), for the levels of all columns, and from the sums of 4t(1 − t)."""
+        """Return S, given the sum of (1, h)(1, h)ᵀ, where h has the weights of all columns, and the sums of 4t(1 − t)."""
         transform, at = np.zeros((self.size, self.n_levels + 1)), 1
         transform[0, 0] = self.constant_integer / self.resolution
         for index, (start, levels) in enumerate(zip(self.starts, self.columns, strict=True)):
@@ -359,11 +364,11 @@ class Workload:
         return weights, bubbles
 
     def quantise(self, rows: Matrix, labels: Labels | None, rng: np.random.Generator) -> tuple[SmallIntegers, Integers]:
-        """Return where coded rows lie among the levels of each column, of shape (J, n), and bubbles in units of 1/B.
+        """Return the places of coded rows among the levels, of shape (J, n), and bubbles, of shape (n, number of bubbles).
 
-        A place is in units of 1/U: level k of a column is at kU, a row on none of its levels is at −U. Places between two
-        nodes, and bubbles, are rounded up or down at random so that the expectations of weights and bubbles are exact. The
-        sensitivity does not depend on that.
+        Places are in units of 1/U: level k of a column has the place kU, and a row on none of its levels has the place −U.
+        Bubbles are in units of 1/B. Places between two nodes, and bubbles, are rounded up or down at random so that the
+        expectations of weights and bubbles are exact. The sensitivity does not depend on this rounding.
         """
         places = np.empty((len(self.columns), len(rows)), dtype=self.units.dtype)
         bubbles = np.zeros((len(self.bubbles), len(rows)), dtype=np.int64).T  # column by column, like rows
@@ -381,7 +386,7 @@ class Workload:
         return places, bubbles
 
     def code(self, rows: Matrix) -> Matrix:
-        """Return encoded rows as coded rows, in which a category is one entry, its index."""
+        """Convert encoded rows to coded rows, in which a category is a single entry: the index of its word, or −1."""
         columns = [*zip(self.columns, self.places, self.coded_places, strict=True)]
         columns += zip(self.survival_sources, self.survival_places, self.coded_survival_places, strict=True)
         width = max((coded + 2 for _, _, coded in columns), default=0)
@@ -399,7 +404,8 @@ class Workload:
     def spread(self, places: SmallIntegers, levels: Indices) -> SmallIntegers:
         """Return the weights that rows at these places have on the given levels, in units of 1/U, of shape (levels, n).
 
-        They are max(0, U − |place − kU|): not negative, and of sum U in each column for a place from 0 to (b − 1)U.
+        The weight on level k is max(0, U − |place − kU|). Weights are not negative. For a place from the first to the last
+        level of a column, the weights on its levels sum to U.
         """
         weights = places[self.columns_of_levels[levels]]
         weights -= self._level_places[levels]
@@ -429,7 +435,7 @@ class Workload:
 
     @cached_property
     def _level_places(self) -> SmallIntegers:
-        """The place of each level in its column, kU, of shape (Σ b_j, 1)."""
+        """The place of each level in its column, kU, of shape (number of levels, 1)."""
         order = np.concatenate([np.arange(levels.n_levels) for levels in self.columns])
         return np.asarray(order[:, None] * self._units_of_levels, dtype=self.units.dtype)
 
@@ -442,11 +448,12 @@ def make_workload(
     linear_weight: int = LINEAR_WEIGHT,
     impossible: Sequence[str] = (),
 ) -> Workload:
-    """Return the general total's workload of declared columns.
+    """Return the workload of the general total for a schema.
 
     The label is one more column. With `survival`, the columns of time and event become one column of intervals. A larger
-    `linear_weight` lowers the noise of means, correlations and slopes of numbers, and raises that of other functions of
-    them. `impossible` has combinations such as "sex=m, pregnant=yes".
+    `linear_weight` lowers the noise of means, correlations and slopes of numbers, and raises the noise of other functions of
+    numbers. `impossible` has combinations such as "sex=m, pregnant=yes". An `InputError` is raised for columns, survival or
+    combinations that do not fit.
     """
     columns = [make_levels(column, is_log=column.name in log_scaled) for column in schema.columns]
     places = [int(place) for place in np.cumsum([0, *(column.width for column in schema.columns)])[:-1]]
@@ -485,7 +492,11 @@ def make_workload(
 
 
 def _split_shares(levels: Sequence[Levels], outcomes: Sequence[int]) -> tuple[float, ...]:
-    """Return s_j: a fixed share for each outcome, and for other columns of several levels a share in proportion to √b_j."""
+    """Return the shares s_j of all columns.
+
+    Each outcome has a fixed share. The other columns of two or more levels split the rest in proportion to √b_j, where b_j
+    is the number of levels. If there are no such columns, the outcomes split the rest evenly.
+    """
     weights = [0.0 if column.n_levels < 2 else math.sqrt(column.n_levels) for column in levels]
     of_others = sum(weight for index, weight in enumerate(weights) if index not in outcomes)
     left = 1 - CONSTANT_SHARE

@@ -1,6 +1,6 @@
 """`mooring align`, second half: verified bundles become one collaboration matrix.
 
-Anchor representations are aligned where they are: in this process (`LocalAnchors`), or on the workers of a cluster
+Anchor representations are aligned where they are held: in this process (`LocalAnchors`), or on the workers of a cluster
 (`mooring.engines.dask.reduction.AnchorsOnWorkers`).
 """
 
@@ -124,8 +124,9 @@ def align_bundles(
 ) -> AlignmentState:
     """Align verified bundles, one per participant, and write the alignment and the collaboration matrix to the work folder.
 
-    With the mode "late", everybody who is aligned already keeps its map, and only newcomers are admitted. "first" refuses
-    to replace an alignment whose results were delivered, because its maps and model would not fit; "again" replaces it.
+    With the mode "late", only newcomers are aligned, and everybody else keeps its map. With "first", an alignment whose
+    results were delivered is not replaced, because the delivered maps and model would not fit the new one; with "again", it
+    is replaced.
     """
     rotation_of(study)
     folder, backend = Path(folder), backend or Backend()
@@ -156,7 +157,7 @@ def align_bundles(
     record = AlignmentRecord.of(rotation_of(study), solved.alignment, entries, flagged, note=note, command=command)
     space = AlignmentState.of(study.digest, record, solved.alignment, solved.means)
     _keep(study, space, left, folder, backend.writer, progress)
-    (folder / DELIVERY_FILE).unlink(missing_ok=True)  # of the last alignment
+    (folder / DELIVERY_FILE).unlink(missing_ok=True)  # it records results of the alignment before
     return space
 
 
@@ -184,11 +185,11 @@ def _require_not_delivered(folder: Path) -> None:
 
 
 def choose_reference(fits: Sequence[float]) -> int:
-    """Return the index of the first participant that fits the others as well as most do.
+    """Return the index of the first participant whose fit is at least the median.
 
-    Anchor representations without noise fit each other exactly. A representation that lacks a direction does not, though
-    the difference may look like noise. As the reference, it would leave the sign of that direction to rounding errors, for
-    every participant separately.
+    Anchor representations without noise fit each other exactly. A representation that lacks a direction fits less well,
+    though the difference may look like noise. If it were the reference, rounding errors would decide the sign of that
+    direction, for every participant separately.
     """
     return int(np.flatnonzero(np.asarray(fits) >= np.median(fits) - _SAME_FIT)[0])
 
@@ -196,7 +197,7 @@ def choose_reference(fits: Sequence[float]) -> int:
 def _set_outliers_aside(
     study: Study, bundles: Sequence[RowBundle], first: SolvedAnchors, anchors: AnchorSource
 ) -> tuple[list[RowBundle], str]:
-    """Return the bundles that fit each other, and a note if the others cannot be identified."""
+    """Return the bundles that fit each other; or all bundles, with a note, if misfits cannot be identified."""
     low = _find_low(study, first.fits, first.alignment.template, first.fits.values.tolist())
     if low is None:
         return list(bundles), NOT_CHECKED
@@ -206,7 +207,7 @@ def _set_outliers_aside(
     if len(left) < 2 or 2 * len(left) < len(bundles):
         note = "Too many participants do not fit the others to say which of them are wrong: nobody was set aside."
         return list(bundles), note
-    # Each suspect influenced the alignment that it was compared with. What counts is its fit to the others aligned alone.
+    # Each suspect influenced the alignment with which it was compared. What counts is its fit to an alignment of the others.
     solved = anchors.solve(left)
     suspects, template = _leave_out(bundles, left), np.asarray(solved.alignment.template)
     fitted = anchors.fit_to_template(template, suspects)
@@ -217,7 +218,7 @@ def _set_outliers_aside(
 
 
 def _find_low(study: Study, fits: Fits, template: Matrix, values: Sequence[float]) -> list[bool] | None:
-    """Return whether each fit is too low in comparison with the aligned participants'; None if that is unknown."""
+    """Return whether each of `values` is too low, compared with the aligned participants' fits; None if that is unknown."""
     settings = rotation_of(study)
     v = settings.anchor_noise_scale
     if v >= transition_scale(fits.values.size, settings.n_components, settings.n_anchor_rows):
@@ -228,10 +229,10 @@ def _find_low(study: Study, fits: Fits, template: Matrix, values: Sequence[float
 def _admit(
     study: Study, bundles: Sequence[RowBundle], folder: Path, backend: Backend, command: str, progress: Progress | None
 ) -> AlignmentState:
-    """Align newcomers to the template of an existing alignment."""
+    """Align newcomers to the template of an existing alignment; their maps and rows are added to it."""
     space = read_space(folder, study)
     fresh = [bundle for bundle in bundles if bundle.member.name not in space.names]
-    # The template stands for the aligned participants where the fit of random numbers is measured.
+    # The fit of random numbers is measured against the template, which stands for the aligned participants.
     against = measure_fits([space.template, space.template])
     known = [entry.fit for entry in space.record.participants]
     among = Fits(np.asarray(known, dtype=np.float64), against.garbage, against.spread)

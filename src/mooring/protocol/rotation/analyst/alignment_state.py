@@ -33,18 +33,18 @@ _ALIGN_AGAIN = "Run 'mooring align' again."
 
 @dataclass(frozen=True)
 class AlignedParticipant(Record):
-    """A participant's bundle, and how well its anchor fits the others'."""
+    """A participant's bundle, and how well its anchor representation fits the others'."""
 
     name: str
     rows: Count
     digest: str
     """SHA-256 of the bundle."""
     fit: float
-    """Correlation of its anchor representation with the others'."""
+    """Correlation of the participant's anchor representation with the others'."""
     flagged: bool = False
-    """Whether it was set aside because it does not fit."""
+    """Whether the bundle was set aside, because its anchor representation does not fit or cannot be aligned."""
     late: bool = False
-    """Whether it joined after the others were aligned."""
+    """Whether the bundle came after the others were aligned."""
 
     def __post_init__(self) -> None:
         if not 0 < self.rows < 2**48:
@@ -52,7 +52,7 @@ class AlignedParticipant(Record):
 
     @property
     def state(self) -> str:
-        """The state of its upload in words."""
+        """The state of the participant's upload in words."""
         late = ", late" if self.late else ""
         return f"accepted{late}; set aside: does not fit the others' anchor" if self.flagged else f"accepted{late}"
 
@@ -83,7 +83,7 @@ class AlignmentRecord(GatherRecord):
     is_certified: bool = False
     """Whether the alignment is proved to be the global optimum."""
     newcomers: tuple[str, ...] | None = None
-    """Participants that were admitted last, while everybody else kept its map; None if everybody was aligned."""
+    """Participants that were admitted by the last run, while everybody else kept its map; None if that run aligned all."""
 
     @classmethod
     def of(
@@ -159,7 +159,7 @@ class AlignmentRecord(GatherRecord):
         return {entry.name: Contribution(entry.state, entry.rows, entry.fit) for entry in everybody}
 
     def list_findings(self) -> tuple[Finding, ...]:
-        """Return who was set aside, and whether the solver did not converge."""
+        """Return a finding on the participants that were set aside, and one if the solver did not converge."""
         flagged = tuple(entry.name for entry in self.set_aside)
         findings = []
         if flagged:
@@ -217,7 +217,7 @@ class AlignmentState:
 
     @property
     def rows(self) -> dict[str, int]:
-        """Number of rows of each participant."""
+        """Number of rows of each aligned participant, by name."""
         return {entry.name: entry.rows for entry in self.record.participants}
 
     @property

@@ -51,12 +51,12 @@ class PartFacts:
 
 
 def choose_block_rows(n_components: int) -> int:
-    """Return the number of rows that are in memory at a time, and in one row group of the file."""
+    """Return the number of rows that are in memory at a time, and in one row group of a part."""
     return max(256, min(65_536, _NUMBERS_AT_ONCE // n_components))
 
 
 def make_schema(study: Study, space: AlignmentState) -> pa.Schema:
-    """Return the columns, and as metadata the digests of the maps of the participants in the space."""
+    """Return the schema of the columns, whose metadata hold the digest of each aligned participant's map."""
     return pa.schema(_fields(study), metadata={_MAPS_KEY: _encode_maps(space)})
 
 
@@ -82,7 +82,7 @@ def make_table(
 
 
 def open_table_writer(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
-    """Return a Parquet writer that looks for repeated values in text columns only, because doing so in numbers is slow."""
+    """Return a Parquet writer with dictionaries for text columns only, because making them for numbers is slow."""
     words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     return pq.ParquetWriter(file, schema, use_dictionary=words)
 
@@ -95,13 +95,13 @@ def require_unchanged(path: Path, digest: str, name: str) -> None:
 
 
 def read_blocks(folder: Path, study: Study, space: AlignmentState) -> Iterator[Block]:
-    """Yield the rows of everybody in the space: name, rows of shape (n, h), and labels as class numbers or numbers."""
+    """Yield all aligned rows in blocks: the owner's name, rows of shape (n, h), and class numbers, numbers or None."""
     for group in read_tables(folder, space):
         yield decode_block(group, study)
 
 
 def decode_block(group: pa.Table, study: Study) -> Block:
-    """Return the name of the owner, the rows and the labels of one row group."""
+    """Return one row group as the owner's name, its rows, and its labels, or None without labels."""
     if _fields(study) != list(group.schema.remove_metadata()) or any(column.null_count for column in group.columns):
         raise _report("it is damaged")
     rows = np.column_stack([group[f"z{k + 1}"].to_numpy() for k in range(rotation_of(study).n_components)])
@@ -119,7 +119,7 @@ def decode_block(group: pa.Table, study: Study) -> Block:
 
 
 def read_tables(folder: Path, space: AlignmentState) -> Iterator[pa.Table]:
-    """Yield the row groups of everybody in the space."""
+    """Yield the row groups of all aligned participants, one participant after the other."""
     for paths in check_parts(folder, space, space.names).values():
         for path in paths:
             yield from read_row_groups(path)
@@ -165,7 +165,7 @@ def list_parts(folder: Path) -> dict[str, list[Path]]:
 
 
 def check_parts(folder: Path, space: AlignmentState, names: Sequence[str]) -> dict[str, list[Path]]:
-    """Return the parts of these participants, after checking that they hold every row once and were made by these maps."""
+    """Return these participants' parts, after checking that the parts hold every row once and were made by these maps."""
     if names:
         _require_matrix(folder)
     rows, places = space.rows, {name: index for index, name in enumerate(space.names)}

@@ -1,4 +1,4 @@
-"""What the analyst of a study of rotation delivers: each participant's signed map, and the model, not yet signed."""
+"""What the analyst of a study of rotation delivers: each participant's map, and the model before it is signed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mooring.protocol.rotation.result import MAP_FILE, specify_model, write_map
 
 
 def prepare_maps(study: Study, folder: Path) -> Deliverable:
-    """Return what is delivered: each aligned participant's map, and the model if one was trained on this alignment."""
+    """Return each aligned participant's map, and the model if one was trained; a model of another alignment is an error."""
     space = read_space(folder, study)
     model, risk = None, 0.0
     if (folder / TRAINING_FILE).is_file() and study.label.kind != "none":

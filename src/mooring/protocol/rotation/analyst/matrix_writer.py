@@ -48,8 +48,10 @@ class WriteTask:
     space: AlignmentState
     """The alignment state of this participant only."""
     block: int
+    """Rows of a block; a part holds up to `_BLOCKS_A_PART` blocks."""
     first: int
     last: int
+    """The parts from `first` up to, but without, `last` are written."""
 
     @property
     def name(self) -> str:
@@ -58,7 +60,7 @@ class WriteTask:
 
     @property
     def n_rows(self) -> int:
-        """The number of rows in the parts to write."""
+        """The number of rows in the parts of this task."""
         rows = self.block * _BLOCKS_A_PART
         return min(self.bundle.n_rows, self.last * rows) - self.first * rows
 
@@ -91,9 +93,9 @@ class MatrixWriter:
 
     run: Run = run_here
     most_tasks: int = 1
-    """Maximum number of tasks for a participant whose bundle need not be fetched: each task reads all of it once more."""
+    """Maximum number of tasks for one participant; one if its bundle must be fetched. Each task reads the whole bundle."""
     rows_at_once: int | None = None
-    """Maximum number of rows in memory at a time."""
+    """Maximum number of rows in memory at a time; by default `choose_block_rows`."""
     kept: int = field(default=0, init=False)
     """Number of parts that the last call kept from an earlier run."""
 
@@ -105,7 +107,7 @@ class MatrixWriter:
         bundles: Mapping[str, RowBundle],
         progress: Progress | None,
     ) -> None:
-        """Write the rows of all participants with a bundle; existing parts of the others are kept."""
+        """Write the rows of each aligned participant in `bundles`; the parts of the others must be there, and are kept."""
         folder = folder.absolute()
         stay = [name for name in space.names if name not in bundles]
         check_parts(folder, space, stay)
@@ -206,7 +208,7 @@ def _alone(space: AlignmentState, index: int) -> AlignmentState:
 
 
 def _remove_others(folder: Path, counts: Mapping[str, int | None]) -> None:
-    """Remove parts of other participants, surplus parts, and temporary files of killed workers."""
+    """Remove surplus parts, parts of participants that are not aligned, and temporary files of killed workers."""
     for name, paths in list_parts(folder).items():
         known = counts.get(name, 0)
         for path in paths[len(paths) if known is None else known :]:

@@ -4,22 +4,25 @@
 The fit of i is ‖C_iᵀ T_i‖_* / (‖C_i‖ ‖T_i‖), the correlation with T_i after the best rotation: 1 for the same anchor without
 noise.
 
-Random numbers ("garbage") also fit a little after the best rotation. How much is measured by a few draws. A participant is
-flagged if its fit is near that of garbage while most fits are not, or if it is below the median by more than noise explains,
-which is measured by draws, too. Nobody is flagged if most fits are near that of garbage, or if honest fits scatter so widely
-that some are near it (noise near the transition, or few components).
+Random numbers ("garbage") also fit a little after the best rotation. A few simulated anchor representations show how well
+garbage fits, and how widely noise scatters honest fits. A participant is flagged if its fit is near the fit of garbage while
+most fits are not, or if its fit is below the median by more than noise explains. Nobody is flagged if most fits are near the
+fit of garbage, or if honest fits scatter so widely that some are near it (noise near the transition, or few components).
 
 **By the labels** (`find_disagreeing`). An anchor that was reflected, moved, or has its columns in a different order fits as
-well as an honest one, but brings its participant's rows to the wrong place. Labels show it, because a model of the others'
-rows does not predict them; nor does it predict labels that were falsified. Two measures are 1 at best and 0 for guesses:
+well as an honest one, but brings its participant's rows to the wrong place. Labels show this: a model of the others' rows
+does not predict the labels of misplaced rows. Nor does it predict falsified labels. Two measures are 1 at best and 0 for
+guesses:
 
-- the correlation of a participant's labels (one column per class) with what a model of the others predicts, both centred
-  within the participant, so that in a linear model neither different class frequencies nor a shift of all rows lowers it;
+- the correlation of a participant's labels (one column per class) with the predictions of a model of the others. Labels and
+  predictions are centred within the participant, so that with a linear model neither different class frequencies nor a
+  shift of all rows lowers the correlation;
 - for classes, balanced accuracy above chance, which falls if all rows are shifted and keep their labels.
 
-**By the effect on the others** (`find_harmful`). Rows can distort a model without contradicting it: rows that are all of one
-class, that lie at the corners of the ranges, or that are few and repeated. So models with and without each participant are
-compared on the others' rows, which were left out of the training in turn. Every other participant has one vote.
+**By the effect on the others** (`find_harmful`). Rows can distort a model although the model predicts their labels: rows
+that are all of one class, that lie at the corners of the ranges, or that are few and repeated. So models with and without
+each participant are compared on the others' rows. No row is scored by a model that was trained on it, and every other
+participant has one vote.
 """
 
 from __future__ import annotations
@@ -63,7 +66,7 @@ class Fits:
     """Mean and standard deviation of the fit of garbage."""
 
     def find_low(self, values: Sequence[float], honest_spread: float) -> list[bool] | None:
-        """Return whether each fit is too low, given the spread of honest fits; None if that cannot be known."""
+        """Return whether each of `values` is too low, given the spread of honest fits; None if that cannot be known."""
         median = float(np.median(self.values))
         near = self.garbage + _NEAR_GARBAGE * (median - self.garbage)
         if median - self.garbage <= _CLEAR * self.spread or median - near <= _CLEAR * honest_spread:
@@ -73,7 +76,7 @@ class Fits:
 
 
 def measure_fit(template: Matrix, centred: Matrix) -> float:
-    """Return the correlation of a centred anchor representation with a template, after the best rotation."""
+    """Return a centred anchor representation's correlation with a template after the best rotation; 0 if one is zero."""
     size = float(np.linalg.norm(centred) * np.linalg.norm(template))
     if size == 0:
         return 0.0
@@ -81,7 +84,7 @@ def measure_fit(template: Matrix, centred: Matrix) -> float:
 
 
 def measure_fits(aligned: Sequence[Matrix], *, seed: int = 0) -> Fits:
-    """Fit each of two or more aligned, centred anchor representations to the mean of the others."""
+    """Return the fit of each of two or more aligned, centred anchor representations to the mean of the others."""
     total = np.sum(aligned, axis=0)
     values = np.array([measure_fit(total - block, block) for block in aligned])
     return Fits(values, *measure_random_fit(total, seed=seed))
@@ -95,7 +98,7 @@ def measure_random_fit(total: Matrix, *, seed: int = 0) -> tuple[float, float]:
 
 
 def measure_honest_spread(template: Matrix, noise_scale: float, *, seed: int = 0) -> float:
-    """Return the standard deviation of the fits of honest anchor representations, by a few draws around a template."""
+    """Return the standard deviation of honest fits, from anchor representations simulated around a template."""
     left, _, right = np.linalg.svd(template, full_matrices=False)
     anchor, rng = left @ right, np.random.default_rng([_STREAM, seed, 1])
     drawn = []
@@ -112,14 +115,17 @@ def _draw_garbage(shape: tuple[int, ...], rng: np.random.Generator) -> Matrix:
 
 
 def find_disagreeing(rows: Matrix, labels: Labels, owners: Indices, *, kind: Kind, seed: int) -> Indices:
-    """Return the participants whose labels are hardly predicted by models of the others' rows, unlike most labels.
+    """Return the participants whose labels models of the others' rows hardly predict, although they predict most labels.
 
-    A participant is returned if the upper end of a measure's interval is below 0.9 (the correlation) or 0.5 (balanced
-    accuracy) times the median over participants, and also below this share of what models of its own rows reach: labels that
-    no model predicts are no sign of misplaced rows. It is returned as well if the upper end for the correlation is below
-    half of the median. Either must hold for every learner of `CANDIDATES` that predicts the labels of most participants.
-    Nobody is returned if there is no such learner, if half of the participants or more are in doubt, or if there are fewer
-    than three participants.
+    A participant is returned if, for every learner of `CANDIDATES` that predicts the labels of most participants, one of
+    two conditions holds. Either the upper end of the correlation's interval is below half of the median over participants.
+    Or the upper end of a measure's interval is below a share (0.9 for the correlation, 0.5 for balanced accuracy) of the
+    median, and also below this share of what models of the participant's own rows reach: labels that no model predicts are
+    no sign of misplaced rows.
+
+    Nobody is returned if no learner predicts the labels of most participants, if half of the participants or more are in
+    doubt, or if there are fewer than three participants. A participant with fewer than ten rows, or
+    with labels that are all equal, is never returned.
     """
     targets = labels[:, None].astype(np.float64) if kind == "number" else np.eye(int(labels.max()) + 1)[labels]
     rows_of = _Rows(rows, targets, owners, [np.flatnonzero(owners == place) for place in range(int(owners.max()) + 1)])
@@ -127,7 +133,7 @@ def find_disagreeing(rows: Matrix, labels: Labels, owners: Indices, *, kind: Kin
     trusted, doubted = np.ones(p, dtype=bool), np.zeros(p, dtype=bool)
     if p < 3:
         return nobody
-    for _ in range(2):  # the second time without the rows of those in doubt, which the others were compared with
+    for _ in range(2):  # in the second round, models leave out the rows of the participants in doubt
         doubted = _doubt(rows_of, labels, trusted, seed)
         if not doubted.any() or 2 * doubted.sum() >= p:
             return nobody
@@ -145,7 +151,7 @@ class _Rows:
     places: Sequence[Indices]
 
     def predict_by_others(self, name: str, trusted: npt.NDArray[np.bool_], seed: int) -> Matrix:
-        """Return predictions for everybody's rows, each by a model of trusted participants other than the row's owner."""
+        """Return predictions for everybody's rows, each by a model of trusted participants without the row's owner."""
         folds, inside = group_folds(trusted.size, seed), trusted[self.owners]
         rows, targets, parts = self.rows[inside], self.targets[inside], folds[self.owners[inside]]
         predicted = np.empty_like(self.targets)
@@ -156,13 +162,13 @@ class _Rows:
         return predicted
 
     def predict_by_itself(self, name: str, places: Indices, labels: Labels, seed: int) -> Matrix:
-        """Return predictions for one participant's rows, at these places, by models of the rest of its rows."""
+        """Return predictions for one participant's rows, which are at `places`, by models of the rest of these rows."""
         parts = row_folds(labels[places], seed)
         return cross_validate(name, self.rows[places], self.targets[places], parts, kind="number", seed=seed)[0]
 
 
 def _doubt(rows_of: _Rows, labels: Labels, trusted: npt.NDArray[np.bool_], seed: int) -> npt.NDArray[np.bool_]:
-    """Return which participants are in doubt, by models of the trusted ones."""
+    """Return whether each participant is in doubt, according to models of the trusted participants."""
     predicted = [rows_of.predict_by_others(name, trusted, seed) for name in CANDIDATES]
     measured = np.array(
         [[_measure(rows_of.targets[at], each[at]) for at in rows_of.places] for each in predicted]
@@ -212,12 +218,12 @@ def _measure(targets: Matrix, predicted: Matrix) -> npt.NDArray[np.float64]:
 
 
 def find_harmful(rows: Matrix, labels: Labels, owners: Indices, *, kind: Kind, seed: int) -> dict[int, float]:
-    """Return the participants whose rows make models worse for most of the others, and the others' mean loss of score.
+    """Return the participants whose rows make models worse for most others, with the others' mean loss of score.
 
-    The scores of classes are the mean AUC of each class against the rest and balanced accuracy; that of numbers is R². A
-    loss counts if it is at least four points of AUC, five of balanced accuracy or 0.05 of R², if it is more than three
-    standard deviations from zero, and if more than half of the others lose. Participants are removed one by one, the most
-    harmful first, and fewer than half of all in total.
+    The scores for classes are balanced accuracy and the mean AUC of each class against the rest; the score for numbers is
+    R². A loss counts if it is at least four points of AUC, five points of balanced accuracy or 0.05 of R², if it is more
+    than three standard deviations from zero, and if more than half of the others lose. Participants are removed one by one,
+    the most harmful first, and never half of all participants or more.
     """
     targets = labels[:, None].astype(np.float64) if kind == "number" else np.eye(int(labels.max()) + 1)[labels]
     harmful: dict[int, float] = {}
@@ -242,7 +248,7 @@ def _fold_by_owner(labels: Labels, owners: Indices, seed: int) -> Indices:
 
 
 class _Influence:
-    """Scores of the others with and without a participant's rows, by models that leave out the rows they are scored on."""
+    """The others' scores with and without a participant's rows, by models that are not trained on the rows they predict."""
 
     def __init__(self, rows: Matrix, targets: Matrix, owners: Indices, folds: Indices, seed: int) -> None:
         self._rows, self._targets, self._owners, self._folds, self._seed = rows, targets, owners, folds, seed
@@ -258,7 +264,7 @@ class _Influence:
     def measure_loss(self, place: int) -> float:
         """Return the others' mean loss of score because of a participant's rows; 0 if no harm is shown.
 
-        It is the largest loss among the learners that predict well without the participant.
+        The result is the largest loss among the learners that predict well without the participant.
         """
         others = self._owners != place
         without = {name: self._predict(name, others) for name in CANDIDATES}
@@ -300,8 +306,9 @@ class _Influence:
 def _score_rows(targets: Matrix, predicted: Matrix) -> tuple[Matrix, Matrix]:
     """Return what each row adds to each score, of shape (scores, n), and the rows' classes as columns of 0 and 1.
 
-    For classes, a row adds to the AUC the share of the other classes' rows that it is ranked above, and to balanced accuracy
-    whether its class is recognised. Classes with very few rows are left out; without two classes there is no score.
+    For classes, a row adds to the AUC the share of the other classes' rows above which it is ranked, and to balanced
+    accuracy 1 if its class is recognised. Classes with fewer than `_FEWEST_OF_CLASS` rows get no column. If fewer than two
+    classes remain, there are no columns, and all scores are 0. For numbers, the one column is all ones.
     """
     if targets.shape[1] == 1:
         spread = float(targets.var()) or 1.0
@@ -319,7 +326,7 @@ def _score_rows(targets: Matrix, predicted: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def _balance(differences: Matrix, members: Matrix) -> tuple[Matrix, Matrix]:
-    """Return the mean over classes of the mean difference of each score, and its variance."""
+    """Return, for each score, the mean over classes of its mean difference, and the variance of this mean."""
     counts = members.sum(axis=0)
     means = differences @ members / counts
     variances = np.maximum(differences**2 @ members / counts - means**2, 0.0) / counts  # rounding makes some negative

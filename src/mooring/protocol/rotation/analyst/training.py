@@ -70,9 +70,10 @@ def train(
 ) -> Training:
     """Train on the collaboration matrix, score by participant, and write the model to the work folder.
 
-    `learner` is a name or a learner whose model holds no rows; `choose_learner` replaces "auto". If a participant has more
-    rows than the study's `weight_limit` allows, a random part of them is used: unlike weights, this works for every learner.
-    If more than `most_rows` rows remain, the same fraction of each participant's rows is drawn.
+    `learner` is the name of a learner, or a learner itself, whose model holds no rows; for "auto", `choose_learner` chooses.
+    If a participant has more rows than the study's `weight_limit` allows, a random part of them is used: unlike weights,
+    this works for every learner. If more than `most_rows` rows remain, the same fraction of each participant's rows is
+    drawn.
     """
     weight_limit, folder = rotation_of(study).weight_limit, Path(folder)
     kind = require_label(study.schema)
@@ -112,7 +113,7 @@ class LabelledRows:
     labels: Labels
 
     def select(self, chosen: npt.NDArray[Any]) -> LabelledRows:
-        """Return the rows at these positions, or of this mask."""
+        """Return the rows at these positions, or the rows for which a mask is True."""
         return LabelledRows(self.owners[chosen], self.rows[chosen], self.labels[chosen])
 
     def of(self, place: int) -> LabelledRows:
@@ -120,7 +121,7 @@ class LabelledRows:
         return self.select(self.owners == place)
 
     def draw(self, positions: Sequence[Indices]) -> LabelledRows:
-        """Return the rows of each participant that are at these positions, participant after participant."""
+        """Return the rows at these positions among each participant's own rows, participant after participant."""
         places = [np.flatnonzero(self.owners == place)[at] for place, at in enumerate(positions)]
         return self.select(np.concatenate(places))
 
@@ -132,9 +133,9 @@ class LeftOut:
     places: Indices
     """Their indices, in ascending order."""
     losses: dict[int, float]
-    """The others' mean loss of score because of each participant whose rows are harmful, by its index."""
+    """By the index of each participant whose rows are harmful: the others' mean loss of score because of them."""
     screened: LabelledRows
-    """Equally many rows of each participant, on which those left out are scored."""
+    """Up to the same number of rows of each participant, on which the participants left out are scored."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,22 +144,22 @@ class Trained:
 
     learner: LearnerLike
     fitted: Fitted
-    """The model of all rows."""
+    """The model that was trained on all rows."""
     data: LabelledRows
     """The rows that are scored."""
     predicted: Predicted
-    """Predictions for these rows, each by a model that was trained without the rows of its participant."""
+    """Predictions for these rows, each by a model that was trained without the rows of the row's participant."""
     rows_used: int
     """Number of rows that the model was trained on."""
     alone: Mapping[int, Predicted] = field(default_factory=dict)
-    """Cross-validated predictions for all of a participant's rows by models of these rows alone, by its index."""
+    """By a participant's index: cross-validated predictions for its rows, by models of its rows alone."""
 
 
 def find_left_out(screened: LabelledRows, influential: LabelledRows, *, kind: Kind, seed: int) -> LeftOut:
     """Return the participants to leave out of the training.
 
-    Labels are compared on `screened`, equally many rows of each participant. Effects on the others are measured on
-    `influential`, in which each participant has its share of the training rows.
+    Labels are compared on `screened`, up to the same number of rows of each participant. Effects on the others are measured
+    on `influential`, in which each participant has its share of the training rows.
     """
     disagreeing = find_disagreeing(screened.rows, screened.labels, screened.owners, kind=kind, seed=seed)
     rest = influential.select(~np.isin(influential.owners, disagreeing))
@@ -180,7 +181,7 @@ def keep_trained(
 ) -> Training:
     """Score a trained learner, write its model and the record of the training to the work folder, and return the record.
 
-    `on_model` is called for each model that is trained to measure what the delivered one discloses.
+    `on_model` is called after each model that is trained in order to measure what the delivered model discloses.
     """
     names, kind, data, rng = space.names, require_label(study.schema), trained.data, np.random.default_rng(seed)
     overall, each = score_participants(names, data, trained.predicted, kind=kind, rng=rng)
@@ -224,7 +225,7 @@ def keep_trained(
 def score_participants(
     names: Sequence[str], data: LabelledRows, predicted: Predicted, *, kind: Kind, rng: np.random.Generator
 ) -> tuple[Score, tuple[tuple[str, Score], ...]]:
-    """Return the score over all rows, and that of each participant with rows."""
+    """Return the score over all rows, and each participant's score by name; participants without rows are left out."""
     overall = _score(data.labels, predicted, kind=kind, rng=rng)
     each = tuple(
         (name, _score(data.labels[at], _select(predicted, at), kind=kind, rng=rng))
@@ -244,7 +245,7 @@ def _select(predicted: Predicted, at: npt.NDArray[Any]) -> Predicted:
 
 
 def _measure_gain(trained: Trained, *, kind: Kind) -> Gain | None:
-    """Return the gain over models of one upload alone; None if there are no such models."""
+    """Return by how much models of the other uploads beat models of one upload alone; None without any of the latter."""
     if not trained.alone:
         return None
     order = np.concatenate([np.flatnonzero(trained.data.owners == place) for place in trained.alone])
@@ -269,7 +270,7 @@ class Steps:
 
 
 def _read_rows(folder: Path, study: Study, space: AlignmentState, drawn: Sequence[Indices]) -> LabelledRows:
-    """Return the rows of each participant that are at these positions."""
+    """Read the rows at these positions among each participant's rows of the collaboration matrix."""
     seen = np.zeros(len(space.names), dtype=np.int64)
     places = {name: place for place, name in enumerate(space.names)}
     owners, parts, labels = [], [], []
@@ -285,12 +286,12 @@ def _read_rows(folder: Path, study: Study, space: AlignmentState, drawn: Sequenc
 
 
 def _can_learn_alone(labels: npt.NDArray[Any], kind: Kind) -> bool:
-    """Return whether a model of these rows alone is meaningful: there are ten rows and two classes at least."""
+    """Return whether a model of these rows alone is meaningful: there are at least ten rows and, of classes, two."""
     return labels.size >= _FEWEST_ALONE and (kind == "number" or np.unique(labels).size > 1)
 
 
 def convert_model(study: Study, fitted: Fitted, data: LabelledRows, seed: int) -> Model:
-    """Return the model as arrays, after checking on some of the training rows that it predicts what the learner does."""
+    """Return the model as arrays; refuse it if it predicts some training rows differently from the trained learner."""
     model = fitted.to_model(len(study.label.classes))
     some = data.select(np.random.default_rng(seed).permutation(len(data.rows))[:_ROWS_COMPARED])
     expected, predicted = fitted.predict(some.rows), model.predict(some.rows)

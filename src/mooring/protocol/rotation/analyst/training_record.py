@@ -23,10 +23,10 @@ class Training(TrainingRecord):
     score: Score
     """Score over all rows, each predicted by a model that was trained on the other participants only."""
     participants: tuple[tuple[str, Score], ...]
-    """The same score on the rows of each participant."""
+    """The same score on each participant's rows, by name."""
     alone: tuple[tuple[str, Score], ...]
-    """Cross-validated score of a model of each upload alone, for up to `MOST_ALONE` participants with ten rows or more.
-    It stands in for the score of a model of the participant's raw rows, which carry no noise."""
+    """Cross-validated score of a model of each upload alone, for up to `MOST_ALONE` participants that have enough rows.
+    This score stands in for the score of a model of the participant's raw rows, which carry no noise."""
     rows: Count
     """Rows of all participants that were not left out."""
     rows_used: Count
@@ -37,15 +37,15 @@ class Training(TrainingRecord):
     """Score of models of the other uploads minus that of models of one upload alone, pooled over the rows of the
     participants in `alone`; None if no model was trained on one upload alone."""
     left_out: tuple[tuple[str, Score], ...] = ()
-    """Participants left out of the training, with the model's score on up to 500 of their rows: models of the others do not
-    predict their labels (`find_disagreeing`), or they are in `harmful`."""
+    """Participants left out of the training, with the model's score on up to 500 rows of each: models of the others do not
+    predict its labels (`find_disagreeing`), or it is in `harmful`."""
     harmful: tuple[tuple[str, float], ...] = ()
-    """Those in `left_out` whose rows made models worse for most of the others (`find_harmful`), and the others' mean loss of
-    score."""
+    """Participants in `left_out` whose rows made models worse for most others (`find_harmful`), and the others' mean loss
+    of score."""
     limited: tuple[tuple[str, Count], ...] = ()
     """Participants with more rows than the study's `weight_limit` allows, and how many of their rows it allows."""
     release: ReleaseRisk | None = None
-    """What the model discloses; measured if the study limits it and there are enough rows."""
+    """What the model discloses; None if the study does not limit it, or if there are too few rows to measure it."""
     study: str = ""
     made_from: str = ""
     """Digests of the study and of the common space."""
@@ -75,7 +75,7 @@ class Training(TrainingRecord):
         return f"Trained {self.learner!r} on {self.rows:,} rows{used}."
 
     def list_findings(self) -> tuple[Finding, ...]:
-        """Return a finding on each participant that is left out, or whose number of rows is limited."""
+        """Return a finding on each participant that is left out, and on each whose number of rows is limited."""
         losses = dict(self.harmful)
         findings = []
         for name, score in self.left_out:
@@ -114,7 +114,7 @@ class Training(TrainingRecord):
             "of the pooled raw rows would score."
             if self.alone
             else f"Scored on {self.score.n:,} rows. No model was trained on one upload alone, because the training ran on a "
-            "cluster or the rows are too few.",
+            "cluster, or every upload has too few rows or classes.",
         ]
         if self.gain is not None:
             sentence = (

@@ -1,4 +1,4 @@
-"""`mooring check` before anything leaves: hazards in the rows, and an attack by one part of the rows on another."""
+"""`mooring check` before anything leaves: hazards in the rows, and an attack on a part of them by another part."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ _OF_A_SAMPLE = (
     "{shown:,} of your {in_all:,} rows, drawn at random."
 )
 _PARTS = ("a part of your rows", "another part")
-_HELD_OUT = 0.2  # share of the attacked rows that serve as non-members if there are no other rows
+_HELD_OUT = 0.2  # share of the rows that serve as non-members if all rows take part in the self-attack
 _FEWEST_ROWS = 4
 _SAME_NOISE = 0.02
 _WIDEST = {"moments": 400, "joint-moments": 400, "refine": 400}  # components up to which these take a minute at most
 PIXELS = (-1.0, 1.0)
-"""A black and a white pixel of an encoded image, whose declared range is encoded as −1 to 1."""
+"""The values of a black and of a white pixel in an encoded image: a declared range is encoded as −1 to 1."""
 
 
 def inspect(
@@ -66,7 +66,7 @@ def inspect(
     attacks: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Inspection:
-    """Look at one participant's rows, or at a sample of them, before anything leaves.
+    """Return what a check of one participant's rows, or of a sample of them, shows before anything leaves.
 
     `n_rows` and `class_counts` describe the whole table. At most `n_rows_attacked` rows take part in the self-attack, whose
     secrets are drawn from `seed`. By default all attacks run except those that are too slow at this width.
@@ -111,7 +111,7 @@ def conclude(study: Study, inspection: Inspection) -> Inspection:
 
 
 def find_hazards(study: Study, encoded: EncodedRows) -> tuple[str, ...]:
-    """Return what makes the secret map of these rows easy to recover, given the study's projection and noise."""
+    """Return sentences on what makes these rows' secret map easy to recover under the study's projection and noise."""
     rows, labels = encoded.rows, encoded.labels
     n, h, scale = rows.shape[0], rotation_of(study).n_components, rotation_of(study).data_noise_scale
     names, mixed = study.feature_names, h < study.n_features
@@ -151,7 +151,7 @@ def _standing_warnings(study: Study) -> tuple[str, ...]:
 
 
 def point_of(study: Study, rms: float) -> RotationPoint | None:
-    """Return the study's operating point for rows of this root mean square; None if rows are zero but noise is not."""
+    """Return the study's operating point for rows of this root mean square; None for rows of zeros that get noise."""
     settings = rotation_of(study)
     sigma, v = settings.data_noise_scale, settings.anchor_noise_scale
     if sigma > 0 and not rms > 0:
@@ -161,7 +161,7 @@ def point_of(study: Study, rms: float) -> RotationPoint | None:
 
 
 def list_audit_points(study: Study, parts: Partition, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
-    """Return the study's own point, then the requested methods (at the study's noise by default) and secure sums."""
+    """Return the study's own point, then points of the methods and of secure sums that are asked for."""
     settings, projection = rotation_of(study), study_projection(study)
     study_point = point_of(study, root_mean_square(parts.train, projection))
     if study_point is None:
@@ -172,7 +172,7 @@ def list_audit_points(study: Study, parts: Partition, asked: AuditRequest) -> tu
 
 
 def find_point(study: Study, result: AuditResult) -> PointResult | None:
-    """Return the audited point that has the study's own settings, if there is one."""
+    """Return the audited point that has the study's own settings; None if there is none."""
     settings = rotation_of(study)
     sizes = settings.method, settings.n_components, settings.n_anchor_rows
     for candidate in result.points:
@@ -194,7 +194,7 @@ def make_audit_maps(study: Study) -> AuditMaps:
 
 
 def evaluation_of(study: Study, *, n_examples: int = 6) -> EvaluationSpec:
-    """Return how to evaluate reconstructed rows that this study encoded."""
+    """Return how to evaluate rows that an attack reconstructed in this study's encoding."""
     return EvaluationSpec(
         image_shape=study.image_shape or None,
         pixel_range=PIXELS,
@@ -221,7 +221,7 @@ def _self_attack(
     rng = np.random.default_rng([seed, 12])
     strata = make_strata(labels, rows.shape[0])
     n_attacked = min(rows.shape[0], max(_FEWEST_ROWS, n_rows_attacked))
-    exposed = rows_of_rare_values(rows)[: n_attacked // 4]  # all of these are attacked
+    exposed = rows_of_rare_values(rows)[: n_attacked // 4]  # rows of rare values are all among the attacked
     chosen = np.setdiff1d(np.arange(rows.shape[0]), exposed)
     held_out = rows.shape[0] - n_attacked or int(_HELD_OUT * chosen.size)
     others, chosen = split_stratified(chosen, strata, held_out, rng=rng)
@@ -255,7 +255,7 @@ def _self_attack(
 
 
 def _number_rows(result: PointResult, places: npt.NDArray[np.int64]) -> PointResult:
-    """Replace the indices of the example rows by row numbers of the table, from 1 on."""
+    """Return the result with the example rows' numbers in the table, which are counted from 1."""
     if result.examples is None:
         return result
     numbers = tuple((places[list(result.examples.indices)] + 1).tolist())
@@ -263,7 +263,7 @@ def _number_rows(result: PointResult, places: npt.NDArray[np.int64]) -> PointRes
 
 
 def _quick_enough(n_components: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the attacks that take a minute at most at this number of components, and a note on those left out."""
+    """Return the attacks that take at most a minute at this number of components, and a note if others are left out."""
     slow = [name for name, widest in _WIDEST.items() if n_components > widest]
     note = (
         f"At {n_components} components the self-attack leaves out {', '.join(slow)}, each of which would take minutes and "
@@ -294,5 +294,5 @@ def _verdict(result: AuditResult) -> str:
     held = count_noun(min(result.description.rows_each), "row")  # the smaller part is the colluder's
     return (
         f"{' '.join(result.sentences)} In this attack, the colluder holds {held} of yours. A real colluder may hold more "
-        "rows, and recover more ('mooring audit --study' simulates all participants)."
+        "rows, and may recover more ('mooring audit --study' simulates all participants)."
     )

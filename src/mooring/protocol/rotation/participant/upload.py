@@ -1,10 +1,10 @@
 """From a table to one signed bundle, in three passes that need about 20 bytes of memory per row.
 
-The first pass checks every row, takes its fingerprint, and writes the mapped row to a scratch file in the vault; the ledger
-decides whether the rows may be shared, and records the intent. The second pass collects the rows of each stretch of the
-bundle in another scratch file. The third pass puts the rows of a stretch in order, adds noise, writes and hashes. The
-bundle is complete in the vault before it is handed out. Scratch files have no name, so nothing remains of them after a
-crash.
+The first pass checks every row, computes its fingerprint, and writes the mapped row to a scratch file in the vault. Then the
+ledger decides whether the rows may be shared, and records the intent. The second pass sorts the rows into another scratch
+file, by stretch: a stretch is a run of rows of the bundle that fits in memory. The third pass puts the rows of each stretch
+in their places, adds noise, writes and hashes. The bundle is complete in the vault before it is handed out. Scratch files
+have no name, so nothing remains of them after a crash.
 """
 
 from __future__ import annotations
@@ -61,10 +61,12 @@ _KEPT = "upload" + SUFFIX
 
 @dataclass(frozen=True, eq=False)
 class _Surveyed:
-    """The result of the first pass; labels are in the order of the file, in a small type."""
+    """The result of the first pass."""
 
     order: Indices
+    """The positions of the rows in the file, sorted by the rows' fingerprints."""
     labels: npt.NDArray[Any] | None
+    """Labels in the order of the file, in a small type; None without labels."""
     class_counts: dict[str, int] | None
 
 
@@ -73,7 +75,7 @@ class Blocks:
     """How much of a bundle is written at a time. The bundle does not depend on it."""
 
     stretch_bytes: int = 2**24
-    """Size of the stretches in which rows are moved to their places."""
+    """Largest size of a stretch, in bytes."""
     noise_numbers: int = 2**16
     """How many numbers get noise at a time; they fit in the processor's cache."""
 
@@ -93,7 +95,7 @@ def share_rows(
     progress: Progress | None = None,
     blocks: Blocks = _BLOCKS,
 ) -> ShareResult:
-    """Write the one bundle of these rows in this study, or write the same bytes again. Ignored columns are not shared."""
+    """Write the one bundle of these rows in this study, or write the same bytes again. `ignore` names columns to skip."""
     rotation_of(study)
     if anchor is None:
         cure = "Give the file that the dealer sent."
@@ -106,7 +108,7 @@ def share_rows(
     shared_anchor = open_anchor(vault, study, anchor)
     tell = progress or (lambda done, total, what="": None)
     perturbation = Perturbation(study, shared_anchor, vault)
-    with vault.lock(), threadpool_limits(1, "blas"):  # threads work on different blocks instead
+    with vault.lock(), threadpool_limits(1, "blas"):  # our own threads work on different blocks instead
         kept = vault.study_folder(study.folder_name) / _KEPT
         with open_scratch(kept.parent, what="the bundle") as mapped:
             surveyed, rows = _survey(perturbation, data, ignore, mapped, lambda d, t, what="": tell(0.6 * d, t))
@@ -134,7 +136,7 @@ def share_rows(
         if read_bundle_header(kept)[1]["anchor"] != shared_anchor.file_digest:
             raise RefusedError(
                 "the anchor file",
-                reason="these rows were shared under another one in this study",
+                reason="these rows were shared with a different anchor file in this study",
                 cure="Give the anchor file of the first upload, and ask the dealer why there are two.",
             )
         _keep_anchor(study, used_anchor(vault, study), anchor, shared_anchor.file_digest)
@@ -144,7 +146,7 @@ def share_rows(
 def _survey(
     perturbation: Perturbation, data: TableSource, ignore: Collection[str], mapped: BinaryIO, tell: Progress
 ) -> tuple[_Surveyed, RowSummary]:
-    """First pass: check, fingerprint and count every row, and write mapped rows in the order of the file."""
+    """First pass: check, fingerprint and count all rows, and write the mapped rows in the order of the file."""
     study, secret = perturbation.study, perturbation.map
     project = study_projection(study).encode if rotation_of(study).projection != "none" else np.asarray
     collector = RowCollector(perturbation.vault.ledger_key, study.schema)
@@ -167,7 +169,7 @@ def _survey(
 
 
 def _place(perturbation: Perturbation, surveyed: _Surveyed, rows_digest: str) -> tuple[Indices, npt.NDArray[Any]]:
-    """Return the secret, random place in the bundle of each row of the file, and the labels in the bundle's order."""
+    """Return each row's secret, random place in the bundle, in the file's order, and the labels in the bundle's order."""
     places = np.empty_like(surveyed.order)
     places[surveyed.order] = perturbation.order(places.size, rows_digest)
     labels = np.empty(0) if surveyed.labels is None else np.empty_like(surveyed.labels)
@@ -221,7 +223,7 @@ def _write(
 
 
 def _group(mapped: BinaryIO, grouped: BinaryIO, places: Indices, stretch: int, h: int) -> None:
-    """Group the rows by stretch of the bundle, each stretch in the order of the file, and reorder `places` likewise."""
+    """Write the rows stretch by stretch, each stretch in the order of the file, and reorder `places` in the same way."""
     moved, came = np.empty_like(places), np.empty((min(stretch, places.size), h), dtype="<f4")
     cursors = np.arange(-(-places.size // stretch)) * stretch
 

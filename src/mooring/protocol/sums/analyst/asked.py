@@ -1,7 +1,7 @@
 """The answers that the analyst's commands read off a total, kept in the work folder for the report.
 
-Each is a file of its own in the folder `answers`; an answer that is asked for again is kept once. Everything in it follows
-from the total, so that it discloses nothing beyond the total.
+Each answer is a file of its own in the folder `answers`; an answer that is asked for again is kept once. All answers follow
+from the total, so that they disclose nothing beyond the total.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def keep_answer(study: Study, folder: Path, answer: Answer, command: str) -> Pat
 
 
 def read_answers(folder: Path, study: Study | None = None) -> tuple[AskedAnswer, ...]:
-    """Return the kept answers in the order of their file names; with a study, only its answers."""
+    """Return the first 200 kept answers, in the order of their file names; with a study, only its answers among these."""
     files = sorted((folder / FOLDER).glob("*.json"))[:_MOST_ANSWERS]
     cure = "Ask the question again, or delete the file."
     answers = [read_record(AskedAnswer, file, what=f"the answer {file.name}", cure=cure) for file in files]

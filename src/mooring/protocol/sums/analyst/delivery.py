@@ -16,7 +16,7 @@ from mooring.protocol.sums.scheme import sum_promise
 
 
 def prepare_sum_model(study: Study, folder: Path) -> Deliverable:
-    """Return the model of the total, for all participants, including those who are not in the total."""
+    """Return the model of the total, for all participants, including those whose rows are not in the total."""
     source = read_list(study, folder).digest
     model, _ = read_training(folder, SumTraining, study, partial(specify_sum_model, study), made_from=source)
     names = tuple(member.name for member in study.participants)

@@ -1,7 +1,7 @@
 """The total of a study of secure sums: the analyst closes the list of bundles, and opens their total.
 
-Nothing that the analyst holds opens a single contribution. Bundles are sealed to combiners; their answers are shares of the
-total of one list.
+Nothing that the analyst holds opens a single contribution. Bundles are sealed to combiners, and combiners answer only with
+shares of the total of one list.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class Closing(GatherRecord):
     doubted: tuple[str, ...]
     """Combiners who report more bundles as bad than there may be colluders; their receipts are ignored."""
     tested_by: tuple[str, ...]
-    """Combiners who tested their boxes of the bundles. Without any, a bad bundle shows only when combiners answer."""
+    """Combiners who tested their boxes of the bundles. If none did, a bad bundle shows only when combiners answer."""
     digest: str
     """SHA-256 of the list."""
     next_step: str = ""
-    """What the analyst does with the list: to whom it is sent."""
+    """The sentence that tells the analyst to whom the list is sent."""
     study: str = ""
     """The study's digest."""
     command: str = ""
@@ -76,11 +76,11 @@ class Closing(GatherRecord):
 
     @property
     def is_whole(self) -> bool:
-        """Whether every bundle is on the list and no receipt is ignored."""
+        """Whether every bundle that came is on the list and no receipt is ignored."""
         return not (self.left_out or self.doubted)
 
     def list_left_out(self) -> dict[str, str]:
-        """Participants whose bundle is not on the list, and why."""
+        """Return the participants whose bundle is not on the list, and why."""
         return self.left_out
 
     def describe(self) -> list[str]:
@@ -89,7 +89,7 @@ class Closing(GatherRecord):
         return [f"Closed with {count_noun(len(self.participants), 'contribution')}, {by}."]
 
     def state_hand_off(self) -> list[str]:
-        """Return what the analyst does with the list."""
+        """Return the sentence that tells the analyst to whom the list is sent."""
         return [self.next_step]
 
     def list_contributions(self) -> Rows:
@@ -107,7 +107,7 @@ class Closing(GatherRecord):
         return inside | {name: Contribution(f"not in the total: {why}") for name, why in self.left_out.items()}
 
     def list_findings(self) -> tuple[Finding, ...]:
-        """Return who was left out, whose receipts were ignored, and whether nobody tested the bundles."""
+        """Return findings on bundles left out, on receipts ignored, and on bundles that no combiner tested."""
         out = [Finding("left out", f"{name} was left out: {why}.", (name,)) for name, why in self.left_out.items()]
         doubted = [
             Finding("doubted", f"The combiner {name} reported too many bundles as bad.", (name,))
@@ -128,8 +128,8 @@ def close_list(
 ) -> Closing:
     """Write the signed list of bundles that make up the total; a study is closed once.
 
-    `bundles` are one verified bundle per participant. A bundle that a combiner's receipt, in a folder or at a URL, reports
-    as bad is left out.
+    `bundles` holds one verified bundle per participant. `receipts` is a folder or URL with the combiners' receipts; a bundle
+    that a receipt reports as bad is left out, unless the receipt is ignored because it reports too many.
     """
     folder, scheme = Path(folder), sum_scheme(study)
     require_analyst(study, signing_key)
@@ -194,20 +194,19 @@ class Total:
     content: Sums | ClassSums | PairwiseTotal
     """The sums of one model, over all rows or by class, or the general total."""
     participants: tuple[str, ...]
-    """Participants whose rows are in it."""
+    """Participants whose rows are in the total."""
     wrong: tuple[str, ...]
-    """Combiners whose shares do not fit the others', and were left out."""
+    """Combiners whose shares were left out, because these shares do not fit the others."""
     checked: bool
-    """Whether there were more shares than the threshold. With no more than that, a wrong share shifts the total and goes
-    unnoticed."""
+    """Whether more shares than the threshold were used. Otherwise, a wrong share would shift the total and go unnoticed."""
 
     def extract_sums(self, schema: Schema) -> Sums | ClassSums:
-        """Return the sums of a model of a schema's label from its columns."""
+        """Return the sums on which a model of a schema's label is trained."""
         return extract_sums(self.content, schema) if isinstance(self.content, PairwiseTotal) else self.content
 
     @property
     def pairwise(self) -> PairwiseTotal:
-        """The general total; a study for one model has none, which is an `InputError`."""
+        """The general total; an `InputError` in a study for one model, which has no general total."""
         if isinstance(self.content, PairwiseTotal):
             return self.content
         problem = "The study was declared for a model only, and its total answers no other question."
@@ -218,7 +217,7 @@ def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
     """Open the total of the closing list in the analyst's work folder, from combiners' shares in a folder or at a URL.
 
     Too few shares of this list are an `InputError`. Contradicting shares are refused if it cannot be determined whose are
-    wrong.
+    wrong. A total that cannot be the sum over the participants' rows is refused as well.
     """
     scheme, closed = sum_scheme(study), read_list(study, Path(folder))
     shares_by_point: dict[int, CombinedShare] = {}
@@ -249,7 +248,7 @@ def open_total(study: Study, folder: str | Path, shares: str | Path) -> Total:
 
 
 def _check_content(content: Sums | ClassSums | PairwiseTotal, most_rows: float) -> list[str]:
-    """Return properties of a total that no rows can have, in words."""
+    """Return, in words, the properties that show that a total cannot come from rows; empty for a plausible total."""
     match content:
         case Sums():
             return check_sums(content, most_rows)
@@ -259,7 +258,7 @@ def _check_content(content: Sums | ClassSums | PairwiseTotal, most_rows: float) 
 
 
 def refuse_total(reason: str) -> RefusedError:
-    """Return the error for an unusable total: a share is wrong, or a participant's sums are."""
+    """Return the error for an unusable total, to which a wrong share or a participant's wrong sums may have led."""
     cure = (
         "Ask further combiners for their shares: two more than the threshold identify a wrong one. If the shares fit, "
         "a participant's sums are wrong, and the total does not show whose: ask participants how their bundles were made, "

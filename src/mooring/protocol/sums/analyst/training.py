@@ -1,6 +1,6 @@
 """Training on the total of a study of secure sums: one model for everybody.
 
-The total carries everybody's noise, and all that follows from it is covered by the guarantee.
+If the study adds noise, the total carries everybody's noise, and the guarantee covers all that follows from the total.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class SumTraining(TrainingRecord):
     """Participants whose rows are in the total."""
     wrong: tuple[str, ...]
     epsilon: float | None
+    """None without noise."""
     delta: float | None
     """None without noise."""
     unit: str
@@ -124,10 +125,10 @@ def train_sums(
     learner: LearnerLike = AUTO,
     command: str = "",
 ) -> SumTraining:
-    """Open the total, train a model of the outcome on it, by default of the label, and write the model.
+    """Open the total, train a model of an outcome (by default the label) on it, and write the model.
 
     There is no score: the analyst has no rows, and participants evaluate the model locally. The learner "auto" is the first
-    of `mooring.learners.registry.SUM_LEARNERS` that predicts the outcome.
+    of `mooring.learners.registry.SUM_LEARNERS` that predicts the outcome from the study's sums.
     """
     folder, scheme = Path(folder), sum_scheme(study)
     outcome = "" if outcome == study.label.column else outcome
@@ -144,7 +145,7 @@ def train_sums(
             predicted = _estimate_predicted(fitted, sums) if classes else np.zeros(1)
     except InputError:
         raise
-    except (RefusedError, ValueError):  # numbers that are not finite, of a total that no rows have
+    except (RefusedError, ValueError):  # the total holds numbers that no rows have
         raise refuse_total("no model can be trained on it, since it is not the sum over any rows") from None
     digest = write_model(folder / TRAINED_FILE, model)
     settings = scheme.settings

@@ -1,9 +1,9 @@
-"""A combiner of a study of secure sums: it tests its box of every bundle, and adds up its shares of those on one list.
+"""A combiner of a study of secure sums: it tests its box of every bundle, and adds up its shares of one list's bundles.
 
 `check_boxes` writes a receipt before the list is closed, so that the analyst lists only bundles whose shares fit.
-`combine_shares` answers a list: all its boxes are opened and tested first, and the answer is recorded under the vault's lock
-immediately before the share is written. A bad bundle, or a list that names an unknown one, uses up nothing. Then the key
-that opens boxes is destroyed.
+`combine_shares` answers a list. It opens and tests the boxes of all listed bundles; until then, a bad bundle or a missing
+one uses up nothing. Then, under the vault's lock, it records the answer, writes the share of the total, and destroys the key
+that opens boxes.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def combine_shares(
     output: Path,
     progress: Progress | None = None,
 ) -> StepResult:
-    """Write a combiner's share of the total of a closing list. Only one list is answered, always with the same bytes."""
+    """Write a combiner's share of a closing list's total. Only the first list is answered, always with the same bytes."""
     member, point = find_combiner(vault, study)
     require_writable(output, what="the share", inputs=(closing_list,))
     closed, ledger = read_closing_list(closing_list, study), Ledger(vault.folder)
@@ -113,7 +113,7 @@ def combine_shares(
 
 
 def _find_own(vault: Vault, study: Study, ledger: Ledger) -> str | None:
-    """Return the digest of the header of the bundle that this vault recorded; None if there is none, or its copy is lost."""
+    """Return the header digest of the bundle that this vault made; None if there is none, or if the vault lost its copy."""
     with suppress(RefusedError, StorageError):
         bundle = verify_sum_bundle(vault.study_path(study.folder_name) / KEPT, study)
         return bundle.header_digest if bundle.digest == ledger.find_bundle(study.digest) else None
@@ -167,7 +167,7 @@ _GONE = {
 
 
 def find_combiner(vault: Vault, study: Study) -> tuple[Member, int]:
-    """Return the owner of a vault, a participant or helper, and its point; an owner that does not combine is refused."""
+    """Return a vault's owner (a participant or helper) and its point; an owner that does not combine is refused."""
     member = find_member(vault, study)
     point = combiner_point(study, member.name)
     if point is None:
@@ -179,7 +179,7 @@ def find_combiner(vault: Vault, study: Study) -> tuple[Member, int]:
 
 @contextmanager
 def _read_boxes(source: str | Path, study: Study, point: int) -> Iterator[Iterator[Box]]:
-    """Yield a combiner's box of each bundle in a folder or at a URL; files that are no bundle of the study are skipped.
+    """Yield an iterator over a combiner's boxes of all bundles in a folder or at a URL; unusable files are skipped.
 
     From a URL, only headers and this combiner's boxes are fetched.
     """

@@ -24,7 +24,7 @@ _FINAL = (KEY, "a second list")  # errors that waiting does not resolve
 
 @dataclass(frozen=True)
 class Watch:
-    """Where a combiner looks, and where its answers go."""
+    """Where a combiner looks for files, and where it sends its own."""
 
     bundles: str | Path
     """The folder, or its URL, in which bundles arrive."""
@@ -33,7 +33,7 @@ class Watch:
     to: str | Path
     """Where receipts and the share are sent: a folder or its URL."""
     folder: Path
-    """Where they are written first."""
+    """The folder in which receipts and the share are written before they are sent."""
     seconds: float = SECONDS
     """How long to wait before looking again."""
 
@@ -48,8 +48,8 @@ def watch_boxes(
 ) -> StepResult:
     """Test boxes as bundles arrive, and return once a closing list is answered and the share of the total is sent.
 
-    A temporary error is reported, unless it is the one reported last, and the attempt is repeated. A list that was answered
-    before is answered again by the same share. `tell` is called with sentences for a person.
+    After a temporary error, the attempt is repeated; the error is reported, unless it is the one that was reported last. A
+    list that was answered before is answered again by the same share. `tell` is called with sentences for a person.
     """
     name = find_combiner(vault, study)[0].name
     receipt, share = (watch.folder / f"{name}{SUFFIXES[kind]}" for kind in (RECEIPT, SHARE))
@@ -94,7 +94,7 @@ def watch_boxes(
 
 
 def _report(problem: RefusedError | StorageError, reported: str, tell: Callable[[str], None]) -> str:
-    """Report a problem that may pass, unless it is the one reported last, and return it; raise other problems."""
+    """Report a temporary problem, unless it is the one reported last, and return its words; raise any other problem."""
     if problem.what in _FINAL:
         raise problem
     words = str(problem)

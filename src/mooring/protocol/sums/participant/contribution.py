@@ -2,8 +2,8 @@
 
 Sums are exact integers (`table_sums`). Noise and polynomials are drawn from the operating system's entropy and never stored,
 so that nobody who obtains the vault later can subtract the noise. The finished bundle is kept in the vault and recorded
-before anything leaves; later runs copy it without reading the table. A run that was killed earlier has released nothing,
-and the next one draws afresh.
+before anything leaves; later runs copy it without reading the table. A run that was killed before that has released
+nothing, and the next run draws new noise.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def share_sums(
 ) -> ShareResult:
     """Write the one bundle of these rows' sums in this study.
 
-    Once it is recorded, the same bytes are written again without reading the table. Labels are not shared, so that
-    `consent` need not include them. There is no anchor, and one that is given is not read.
+    Once the bundle is recorded, the same bytes are written again without reading the table. Labels are not shared, so that
+    `consent` need not include them. `anchor` is ignored.
     """
-    require_writable(output, what="the bundle", inputs=(data,))  # a typing error there must not use up the one upload
+    require_writable(output, what="the bundle", inputs=(data,))  # a mistyped path must not use up the one upload
     member = find_membership(vault, study)
     exchange_of(study).require_floors(study, vault.floors)
     with vault.lock():
@@ -59,7 +59,7 @@ def share_sums(
         reissued = entry is not None and entry.bundle is not None
         if entry is None or entry.bundle is None:
             if member.name in sum_scheme(study).combiners:
-                require_combining_key(vault, member)  # nobody could open what is sealed to a key that is gone
+                require_combining_key(vault, member)  # nobody could open a box sealed to a destroyed key
             sums = sum_table(vault, study, data, ignore, progress)
             entry = _make_bundle(vault, study, member, kept, consent, sums)
         elif not (kept.exists() and hash_file(kept, what="the bundle") == entry.bundle):
@@ -77,7 +77,7 @@ def share_sums(
 def _make_bundle(
     vault: Vault, study: Study, member: Member, kept: Path, consent: Consent, sums: tuple[Integers, RowSummary]
 ) -> Entry:
-    """Add noise to sums, and write and record the bundle, which may leave from then on."""
+    """Add noise to the sums, then write the bundle and record it. Once recorded, it may leave."""
     scheme, ledger, (vector, rows) = sum_scheme(study), Ledger(vault.folder), sums
     spending = Spending(scheme.settings.epsilon, member.combining_key, vault.floors.most_epsilon)
     exceeded = recall_exceeded(vault, study, rows.digest) if scheme.noise is None else list_exceeded(study, None)

@@ -1,8 +1,8 @@
-"""`mooring check` of a study of secure sums: what attackers learn from a contribution, with noise and without.
+"""`mooring check` in a study of secure sums: what attackers learn from a contribution, with noise and without.
 
-A quarter of the rows are the colluder's, half of them make up the contribution, and the last quarter are not in it. The
-attacker is assumed to know everybody else's sums, so that it sees the participant's own sums with the least noise that a
-total may carry. Attackers of the real total know less.
+A quarter of the rows are the colluder's, half of the rows make up the contribution, and the last quarter are in neither.
+The attacker is assumed to know everybody else's sums, so that it sees the participant's own sums with the least noise that
+a total may carry. Attackers of the real total know less.
 """
 
 from __future__ import annotations
@@ -93,14 +93,15 @@ def inspect(
 def _forecast(study: Study, encoded: EncodedRows, n_rows: int) -> tuple[StudyForecast | None, StudyForecast | None]:
     """Return the forecast from the declaration alone, and the forecast for rows like these.
 
-    If the study does not state how many rows are expected, the second assumes that all have as many as this participant.
+    If the study does not state how many rows it expects, the second forecast assumes that all participants have as many rows
+    as this one.
     """
     expected = sum_settings(study).expected_rows or n_rows * len(study.participants)
     return forecast_sums(study), forecast_sums(study, n_rows=expected, encoded=encoded)
 
 
 def _warn_of_bound(settings: SumSettings, n_rows: int) -> list[str]:
-    """Return a sentence if a table has more rows than the study expects of a participant, which `share` does not check."""
+    """Return a warning if a table has more rows than the study expects of one participant; `share` does not check this."""
     if settings.rows_per_person == "mean" or n_rows * settings.kept_share <= settings.most_rows:
         return []
     bound = f"The study expects at most {settings.most_rows:,} rows of a participant, and your table has {n_rows:,}"
@@ -108,7 +109,7 @@ def _warn_of_bound(settings: SumSettings, n_rows: int) -> list[str]:
 
 
 def _find_lone_rows(study: Study, encoded: EncodedRows) -> tuple[str, ...]:
-    """Return a sentence on rows with a level that no other row has: without noise, sums may disclose such a row."""
+    """Return a warning about rows with a level that no other row has: without noise, sums may disclose such a row."""
     settings = sum_settings(study)
     if settings.epsilon is not None or settings.features != "columns":
         return ()
@@ -116,13 +117,13 @@ def _find_lone_rows(study: Study, encoded: EncodedRows) -> tuple[str, ...]:
     carriers = np.count_nonzero(weights, axis=0) == 1
     n_lone = int(np.count_nonzero((weights[:, carriers] != 0).any(axis=1)))
     rows = count_noun(n_lone, "row of yours has", "rows of yours have")
-    alone = f"{rows} a category, or a value near the end of a range, that none of your other rows has"
+    alone = f"{rows} a category, or a value near the end of a range, that no other row has among those examined"
     read_off = "If nobody else has it either, that row may be read off the sums exactly, with its label."
     return (f"{alone}. {read_off}",) if n_lone else ()
 
 
 def list_audit_points(study: Study, parts: Partition, asked: AuditRequest) -> tuple[OperatingPoint, ...]:
-    """Return the study's own point, the same at each further ε, and uploads of rows for comparison."""
+    """Return the study's own point, the same point at each requested ε, and uploads of rows for comparison."""
     settings = sum_settings(study)
     quorum = settings.quorum if settings.n_colluders < settings.quorum <= parts.n_participants else None
     study_point = SumPoint(
@@ -139,7 +140,7 @@ def list_audit_points(study: Study, parts: Partition, asked: AuditRequest) -> tu
 
 
 def find_point(study: Study, result: AuditResult) -> PointResult | None:
-    """Return the audited point that has the study's own ε and δ, if there is one."""
+    """Return the audited point that has the study's own ε and δ; None if there is none."""
     settings = sum_settings(study)
     for total in result.totals:
         at = total.point
@@ -154,7 +155,7 @@ def make_audit_maps(study: Study) -> AuditMaps:
 
 
 def weigh_study(study: Study, forecast: StudyForecast | None) -> list[Reason]:
-    """Return the reasons for and against sharing that follow from the study alone, whatever rows somebody has."""
+    """Return the reasons for and against sharing that follow from the study alone, and not from anybody's rows."""
     return [*weigh_total(None, sum_promise(study), study.upload_limits), *weigh_forecast(forecast)]
 
 
@@ -216,5 +217,5 @@ def _verdict(study: Study, audit: AuditResult | None) -> str:
         return f"{promise} No attack could be run on your rows."
     with_noise = {True: f"With {noise}", False: "Without noise"}
     totals = " ".join(f"{with_noise[point.epsilon is not None]}: {state_total(point)}" for point in audit.points)
-    figures = f"Were everybody else's sums known to the attacker: {totals}"
+    figures = f"The following figures assume that the attacker knows everybody else's sums. {totals}"
     return f"{promise} {figures} These are lower bounds: a better attack may exist."

@@ -1,8 +1,8 @@
 """The exact sums over a participant's table.
 
-In a study with ε, the treatment of a row depends on that row alone, or on the rows of its person: cells that do not fit
-are clipped or filled, each row is kept with a public probability, and of a person with too many rows, those with the
-smallest keyed fingerprints are added. No table is refused because of its rows, and the sums of an empty table are zero.
+In a study with ε, the treatment of a row depends only on that row, or on the rows of its person. Cells that do not fit are
+clipped or filled. Each row is kept with a public probability. If a person has too many rows, those with the smallest keyed
+fingerprints are added. No table is refused because of its rows, and the sums of an empty table are zero.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def sum_table(
 
     words = words_of(Secret.draw())
     weighing = _PersonWeights(vault, study, read(None)) if scheme.settings.person else None
-    n_threads = max(1, THREADS - 1)  # they work on different rows; one more reads
+    n_threads = max(1, THREADS - 1)  # these add up different rows, and one more thread reads
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(n_threads) as threads:
         for block in read(progress):
             used, weights = draw_kept(words, scheme.settings.kept_share, len(block.rows)), None
@@ -92,7 +92,7 @@ def sum_table(
 
 
 def _start_sums(study: Study) -> tuple[SumAccumulator | ClassAccumulator | PairwiseAccumulator, Callable[..., None]]:
-    """Return empty sums, and a function that adds rows, their labels and the number of rows of each row's person.
+    """Return empty sums, and a function that adds to them: given rows, labels, and how many rows each row's person has.
 
     For the general total, the rows are coded (see `encoded_batches`).
     """
@@ -115,14 +115,14 @@ def _start_sums(study: Study) -> tuple[SumAccumulator | ClassAccumulator | Pairw
 
 
 def draw_kept(words: Words, share: float, count: int) -> Mask:
-    """Return which of `count` rows are added: each with probability `share`, independently of all others."""
+    """Return a mask of `count` rows, each of which is kept with probability `share`, independently of all others."""
     if share == 1:
         return np.ones(count, dtype=np.bool_)
     return np.asarray(words(count) < np.uint64(int(share * 2.0**64)))
 
 
 class _PersonWeights:
-    """The rows of each person that are added, and their weights, determined by a first reading of the table."""
+    """Which rows of each person are added, or with which weights; determined by a first reading of the table."""
 
     def __init__(self, vault: Vault, study: Study, blocks: Iterator[EncodedRows]) -> None:
         names = [column.name for column in study.columns]
@@ -141,7 +141,7 @@ class _PersonWeights:
             self._used = rank_rows_of_persons(self._persons, prints.take()) < most
 
     def next_rows(self, block: EncodedRows, kept: Mask) -> tuple[Mask, Integers | None]:
-        """Return which kept rows of the next block are added and, for means, how many rows the person of each has."""
+        """Return a mask of the next block's rows that are added and, for means, how many rows the person of each has."""
         here = slice(self._n_read, self._n_read + len(block.rows))
         self._n_read = here.stop
         if not np.array_equal(self._persons[here], np.asarray(block.persons)):
@@ -161,7 +161,7 @@ def _changed_table() -> InputError:
 
 
 def scale_labels(study: Study, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return labels as sums use them: codes of classes, or numbers scaled from the declared range to −1 to 1."""
+    """Return labels as sums use them: codes of classes, or numbers scaled to −1 to 1 and clipped to the declared range."""
     if study.label.kind == "classes":
         return labels
     low, high = study.label.low, study.label.high
