@@ -78,14 +78,14 @@ def write_anchor(path: Path, study: Study, matrix: Matrix, signer: SigningKey) -
     write_signed(path, kind=KIND, fields=fields, arrays=arrays, signer=signer, mode=0o600)
 
 
-def read_anchor(path: Path, study: Study, vault: Vault) -> Anchor:
-    """Open a sealed anchor as the participant that owns a vault, or refuse it with a reason."""
+def open_anchor(vault: Vault, study: Study, path: Path) -> Anchor:
+    """Open the dealer's anchor as the participant that owns a vault, or refuse it with a reason."""
 
     def expect_tensors(fields: Fields) -> dict[str, TensorSpec]:
         study.require_same(fields, what=_WHAT)
         return _tensors(study)
 
-    member, dealer = find_membership(vault, study), dealing_member(study).signing_key
+    dealer, member = dealing_member(study).signing_key, find_membership(vault, study)
     opened = read_signed(path, kind=KIND, signed_by={dealer}, fields=FIELDS, tensors=expect_tensors)
     box = opened.arrays["keys"][study.participants.index(member)].tobytes()
     try:
@@ -158,12 +158,6 @@ def deal_anchor(vault: Vault, study: Study, path: Path) -> str:
         with open_plain_file(kept, what="the anchor file") as file:
             write_atomically(path, file.read(), mode=0o600, what="the anchor file")
     return hash_file(path, what="the anchor file")
-
-
-def open_anchor(vault: Vault, study: Study, path: Path) -> Anchor:
-    """Open the dealer's anchor as the participant that owns the vault, or refuse it with a reason."""
-    rotation_of(study)
-    return read_anchor(path, study, vault)
 
 
 @dataclass(frozen=True, eq=False)
