@@ -197,17 +197,18 @@ def render(cells: Sequence[Cell], machine: str) -> str:
         f"seeds), and up to {max(cell.loss for cell in few):.1f} where the dishonest site falsified labels only and had no "
         f"more rows than an honest one. At most {MOST_LOSS:g} and {MOST_LOSS_OF_FEW_LABELS:g} points are aimed at; "
         f"cells above, in bold: {len(above)} of {len(cells)}. In one study in which the site is not noticed, the loss can "
-        "be several times the mean, as the intervals show. "
+        "be several times the mean. "
         f"Honest sites were left out {sum(cell.honest_left_out for cell in cells)} times in "
         f"{len(cells) * len(SEEDS) * N_HONEST:,}.",
         "",
         f"A study's `weight_limit` (here {WEIGHT_LIMIT:g}) bounds a site's rows in training by that multiple of the median "
-        "site's; a site that clearly contradicts the others' models, or makes models worse for most of them, is left out. "
-        "With two sites no comparison can tell who is dishonest. Several sites that act together were not measured.",
+        "site's; a site that clearly contradicts the others' models, or makes models much worse for most of them, is "
+        "usually left out. With two sites no comparison can tell who is dishonest. Several sites that act together were "
+        "not measured.",
         "",
         "Each cell has the loss in balanced accuracy or AUC, whichever is larger, with its 95 % interval, and in how many "
-        f"of {len(SEEDS)} studies the site was left out. `python -m benchmarks.dishonest_site` measured it on simulated "
-        f"tables (seeds 0 to {max(SEEDS)}, {machine}).",
+        f"of {len(SEEDS)} studies the site was left out. `python -m benchmarks.dishonest_site` measured it with the "
+        f"learner `linear` on simulated tables (seeds 0 to {max(SEEDS)}, {machine}).",
         "",
     ]
     for rows_each in SIZES:

@@ -163,7 +163,7 @@ def _quality(result: dict[str, Any]) -> str:
 
 _HEAD = """# Benchmarks
 
-A ratio compares two ways in one run on one machine: compare ratios, not seconds. The files in `benchmarks/results`
+Ratios of times are of one machine: compare these, not seconds. The files in `benchmarks/results`
 state machines and dates. (p, d, r) are participants, components and anchor rows, v is the [anchor noise](glossary.md),
 and the loop is the paper's power method in Python, stopped by its own rule or after 500 iterations.
 """

@@ -282,7 +282,7 @@ audit](audit.md#what-an-audit-measures).
 
 - Private-data noise protects rows at a price: the table has the answers of `mooring plan` to its default
   [limit](audit.md#what-a-plan-does), an error of at least 0.5 on the most exposed tenth of rows (1 is guessing a row).
-- {warning} [Secure sums](privacy.md) bound membership.
+- {warning} [Secure sums](privacy.md) with ε bound membership.
 
 {plans}
 
@@ -305,8 +305,8 @@ holder of {holder} of given records ({holder_control} %).
 
 _ANCHOR = """## Anchor noise
 
-Class means and covariances (`moments`) rebuild MNIST and link every row at every scale tried, up to about five times
-the transition scale v_PT ({mnist:.3f} for MNIST here, {celeba:.3f} for CelebA). Procrustes is the paper's strongest
+Class means and covariances (`moments`) rebuild MNIST and link all rows asked at every scale tried, up to about five
+times the transition scale v_PT ({mnist:.3f} for MNIST here, {celeba:.3f} for CelebA). Procrustes is the paper's strongest
 attack. One colluder, labels visible, no denoiser; for CelebA also the public images. Error: ‖X̂ − X‖/‖X‖, mean and
 range.
 """

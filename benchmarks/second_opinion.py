@@ -292,11 +292,10 @@ def render(lines: Sequence[Line], machine: str) -> str:
         "**Attacks of SACRO-ML above mooring's figure** by more than its interval, net of their control. By the rate at 1 % "
         f"false positives: {name_exceeded(lines, 'rate')}. By the area under the curve: {name_exceeded(lines, 'auc')}.",
         "",
-        "SACRO-ML's attacks see predictions only. mooring's `register` solves the equations that training solved for the "
-        "members among all candidates, and so recognises far more, except in forests and under ε; an attacker without a "
-        "[register](glossary.md) that holds nearly all members recognises fewer. Of [secure sums](privacy.md), mooring "
-        "attacks the total, of which the model is a function; ε = 1 bounds every attack by a rate of "
-        f"{bounds[1]:.2%} and an area of {bounds[0]:.3f}.",
+        "Of a model, SACRO-ML's attacks see predictions only. mooring's `register` solves the equations that training "
+        "solved for the members among all candidates, and so recognises far more, except in forests and under ε. Of "
+        "[secure sums](privacy.md), mooring attacks the total, of which the model is a function; ε = 1 bounds every "
+        f"attack by a rate of {bounds[1]:.2%} and an area of {bounds[0]:.3f}.",
         "",
         f"Scikit-learn's breast-cancer table, {N_SPLITS} splits, models of 189 rows, 189 members against 189 others, "
         f"{N_SHADOWS} shadow models for LiRA (`python -m benchmarks.second_opinion`; {machine}). Intervals are 95 % over "

@@ -76,8 +76,8 @@ def score(simulation):
 # %% [markdown]
 # ## Noise on the rows
 #
-# With the same noise, one common secret map (C-GDP) and separate maps that are aligned by an anchor (AA-I-GDP) leak
-# exactly the same, as the paper proves.
+# With the same noise, one common secret map (C-GDP) and separate maps that are aligned by an anchor (AA-I-GDP) fall
+# alike to the attacks below, as the paper proves.
 
 # %%
 ATTACKS = {"c-gdp": "known-secret", "aa-i-gdp": "known-anchor"}
@@ -135,7 +135,7 @@ for scale in SCALES:
 # %% [markdown]
 # ### Figure 2: exact-source linkage
 
-# %% alt="Two charts of the share of digits linked. On the left all curves fall as noise on the rows grows. On the right those of the paper's attacks fall as noise on the anchor grows, and those of moments do not."
+# %% alt="Two charts of the share of digits linked. On the left all curves fall as noise on the rows grows. On the right those of the paper's attacks fall as noise on the anchor grows, and those of moments hardly do."
 from matplotlib import pyplot as plt
 
 
@@ -177,7 +177,7 @@ for panel, scale in zip(panels[-1], SCALES, strict=True):
     panel.set_xlabel(f"v = {scale:.2f}", fontsize=7)
 
 # %% [markdown]
-# Every column has more anchor noise than the one on its left. `projected` is the most that the paper's decoder can
+# Anchor noise grows to the right. `projected` is the most that the paper's decoder can
 # show; the learned decoder of `moments` shows more than that.
 #
 # ### Figure 4: what the noise costs

@@ -32,7 +32,7 @@ rows["north"].head(3)
 # ## The study says what will be asked
 #
 # The study declares the range of every number, the words of every category, and what survival is measured by: the
-# time, the event, and the ends of the intervals. The more columns and intervals, the more noise is in every answer.
+# time, the event, and the ends of the intervals. More columns make answers noisier.
 
 # %%
 import tempfile
@@ -147,8 +147,8 @@ regression
 # %% [markdown]
 # ## Survival
 #
-# These curves show the time until the cancer recurs, with and without hormone treatment, with 95 % intervals as
-# dashed lines.
+# These curves show survival without recurrence, with and without hormone treatment, with 95 % intervals as dashed
+# lines.
 
 # %%
 from mooring.report.answer_page import draw_answer

@@ -115,7 +115,7 @@ plt.legend()
 # %% [markdown]
 # ## Does it keep the contract?
 #
-# `check_attack` runs what mooring's own attacks must pass: the same seed gives the same result, a view is not
+# `check_attack` runs what most of mooring's own attacks pass: the same seed gives the same result, a view is not
 # changed, rows have the right shape and are finite, and an attack that does not apply says why.
 
 # %%

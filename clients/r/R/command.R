@@ -48,8 +48,8 @@ own_library_path <- function() {
   path
 }
 
-# Any other command, such as mooring("study", "show"): what it prints as JSON, as a list.
-mooring <- function(..., folder = ".") call_mooring(c(...), folder)
+# Any other command, such as mooring("study", "show"): what it prints as JSON, as a list. Exit code 3 says that it was done.
+mooring <- function(..., folder = ".") call_mooring(c(...), folder, allowed = c(0L, 3L))
 
 # Options of the command: NULL and "" are left out, a vector repeats the option, TRUE is a flag.
 as_options <- function(...) {
