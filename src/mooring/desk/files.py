@@ -57,7 +57,6 @@ def _open_sealed(workspace: Workspace, path: Path, content: BinaryIO, *, replace
     """Store the content of an envelope, which a member of the study must have signed."""
     study = workspace.study
     study.require_roster()
-    members = (*study.participants, *study.helpers, *([study.analyst] if study.analyst else []))
     with TemporaryDirectory(dir=path.parent, prefix=".mooring-") as folder:
         sealed, opened = Path(folder) / "sealed", Path(folder) / "opened"
         _store(sealed, content, replace=True)
@@ -67,7 +66,7 @@ def _open_sealed(workspace: Workspace, path: Path, content: BinaryIO, *, replace
             study=study,
             reader=workspace.vault,
             name=path.name,
-            senders={member.signing_key for member in members},
+            senders={member.signing_key for member in study.members},
         )
         with opened.open("rb") as plain:
             return _store(path, plain, replace=replace)

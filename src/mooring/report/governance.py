@@ -20,7 +20,6 @@ from mooring.errors import InputError
 from mooring.metrics import Figure
 from mooring.metrics.measures import MEASURES
 from mooring.report.frame import load_template
-from mooring.report.records import AttackedStudy
 from mooring.report.summary import Report
 from mooring.serialization import count_noun
 
@@ -84,12 +83,8 @@ def _tidied(text: str) -> str:
 def list_sources(report: Report) -> list[str]:
     """Return the sources of a draft, in words."""
     sources = [f"the records of one role ({report.summary.role})"] if report.summary.commands else []
-    sources += ["an audit"] if any(_is_audit(attacked) for attacked in report.audits) else []
+    sources += ["an audit"] if any(not attacked.is_self_attack for attacked in report.audits) else []
     return ["the study's file", *sources] if sources else ["the study's file alone"]
-
-
-def _is_audit(attacked: AttackedStudy) -> bool:
-    return not attacked.is_self_attack
 
 
 def _list_figures(source: str, point: PointResult) -> Iterator[MeasuredLine]:

@@ -16,6 +16,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import ClassVar, Literal, Protocol
 
 from mooring.audit.results.point_result import PointResult
+from mooring.audit.results.statements import FAR_ABOVE_CHANCE
 from mooring.errors import InputError
 from mooring.learners import Answer, Gain
 from mooring.mechanisms.sums.guarantee import bound_odds
@@ -34,7 +35,6 @@ _GRADED = (
     *("register_class", "identity_linkage", "attribute", "read_column"),
 )
 _RATES = (_MEMBERSHIP, "linkage", "register_class", "identity_linkage")
-_FAR_ABOVE_CHANCE = 2.0
 _MUCH, _SOMETHING = 0.5, 0.2
 """Shares of what guessing misses. An attack that recovers more than the first share discloses much; more than the second,
 something."""
@@ -399,7 +399,7 @@ def _grade(result: PointResult, measure: str, is_decided: bool) -> list[Reason]:
         findings.append(compare(limit, f"the limit ({basis})", answer))
     chance = figure.chance or 0.0
     if measure in _RATES and not figure.interval.low <= chance:
-        findings.append(compare(_FAR_ABOVE_CHANCE * chance, "the limit (twice chance)", "cannot tell"))
+        findings.append(compare(FAR_ABOVE_CHANCE * chance, "the limit (twice chance)", "cannot tell"))
     return next(([finding] for finding in findings if not finding.is_kept), [])
 
 

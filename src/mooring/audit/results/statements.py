@@ -12,7 +12,8 @@ from mooring.metrics.measures import state_figure
 
 LOWER_BOUND = "These figures are lower bounds, since a better attack may exist."
 _DISSIMILAR = 1.2
-_FAR_ABOVE_CHANCE = 2.0
+FAR_ABOVE_CHANCE = 2.0
+"""The multiple of chance from which a share is far above it."""
 
 
 def state_strongest(point: PointResult, measure: str) -> str:
@@ -110,7 +111,7 @@ def warn_of_linked_rows(recommended: PointResult | None) -> str | None:
 
 def warn_of_linkage(share: float, chance: float) -> str | None:
     """Return a warning if rows are linked far more often than by chance, although their error is large enough; else None."""
-    if not chance > 0 or share < _FAR_ABOVE_CHANCE * chance:
+    if not chance > 0 or share < FAR_ABOVE_CHANCE * chance:
         return None
     return (
         f"This setting does not hide which row is whose: {share:.0%} of the rows are linked, {share / chance:.1f} times "

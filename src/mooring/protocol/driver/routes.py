@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -55,7 +55,7 @@ class Route:
 @lru_cache(maxsize=8)  # a pass of the driver asks some twenty times
 def list_routes(study: Study) -> tuple[Route, ...]:
     """Return the routes of all files that the steps of a complete study send once its roster is agreed on."""
-    roles = {member.name: roles_of(study, member.name) for member in list_members(study)}
+    roles = {member.name: roles_of(study, member.name) for member in study.members}
     routes = list[Route]()
     for step in steps_of(study):
         if AGREED not in step.needs:
@@ -94,16 +94,9 @@ def check_routed(path: Path, route: Route, study: Study) -> str:
     return sender.signing_key
 
 
-def list_members(study: Study) -> Iterator[Member]:
-    """Yield participants, helpers and the analyst."""
-    yield from (*study.participants, *study.helpers)
-    if study.analyst is not None:
-        yield study.analyst
-
-
 def find_member(study: Study, name: str) -> Member | None:
     """Return the member with a name, the analyst included; None if there is none."""
-    return next((member for member in list_members(study) if member.name == name), None)
+    return next((member for member in study.members if member.name == name), None)
 
 
 def roles_of(study: Study, name: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from mooring.protocol.driver.routes import list_members, list_routes, roles_of
+from mooring.protocol.driver.routes import list_routes, roles_of
 from mooring.protocol.messages.study import Study
 from mooring.protocol.transport.place import CARD_SUFFIX, EVERYBODY, parse_path
 from mooring.serialization import Record, Rows
@@ -37,7 +37,7 @@ def standing_of(study: Study | None, paths: Collection[str]) -> tuple[Standing, 
         ]
         return tuple(Standing(name, "", (JOINED,)) for name in sorted(cards))
     routes, standings = list_routes(study), list[Standing]()
-    for member in list_members(study):
+    for member in study.members:
         own_routes = [route for route in routes if route.sender == member.name]
         titles = dict.fromkeys(route.step.title for route in own_routes)
         put = {route.step.title for route in own_routes if route.at_place.path in paths}

@@ -151,6 +151,11 @@ class Study:
     def _by_name(self) -> dict[str, Member]:
         return {member.name: member for member in (*self.participants, *self.helpers)}
 
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """Participants, helpers and the analyst, if there is one."""
+        return (*self.participants, *self.helpers, *([self.analyst] if self.analyst else []))
+
     @cached_property
     def _by_key(self) -> dict[str, Member]:
         return {member.signing_key: member for member in self.participants}
@@ -243,20 +248,19 @@ class Study:
             raise InputError("smallest_class", expected="1 or more", got=str(self.smallest_class), cure="3 is usual.")
 
     def _check_roster(self) -> None:
-        everybody = [*self.participants, *self.helpers, *([self.analyst] if self.analyst else [])]
         for what, values in (
-            ("names", [member.name for member in everybody]),
-            ("signing keys", [member.signing_key for member in everybody]),
-            ("sealing keys", [member.sealing_key for member in everybody]),
-            ("combining keys", [member.combining_key for member in everybody]),
+            ("names", [member.name for member in self.members]),
+            ("signing keys", [member.signing_key for member in self.members]),
+            ("sealing keys", [member.sealing_key for member in self.members]),
+            ("combining keys", [member.combining_key for member in self.members]),
         ):
             if twice := find_repeated([value for value in values if value]):
                 names = " and ".join(
-                    repr(member.name) for member, value in zip(everybody, values, strict=True) if value == twice
+                    repr(member.name) for member, value in zip(self.members, values, strict=True) if value == twice
                 )
                 cure = "Take one of them out. Whoever joins in two roles needs a folder and a vault for each."
                 raise InputError("roster", problem=f"The {what} of {names} in the roster are the same.", cure=cure)
-        for member in everybody:
+        for member in self.members:
             needs_key = self.mechanism.seals_anchor and member in self.participants
             if (needs_key or member.sealing_key) and not member.holds_sealing_key:
                 problem = f"The member {member.name!r} has no sealing key that is signed with its signing key."
