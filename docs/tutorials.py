@@ -214,7 +214,8 @@ def make_page(name: str, cells: Sequence[Cell], seconds: float) -> str:
     title, introduction = cells[0].text.split("\n", 1)
     links = f"[notebook]({name}.ipynb) or a [Python file]({name}.py)"
     note = (
-        f"Its cells were run when this site was built, in {seconds:.2g} seconds of one core. Download it as a {links}."
+        f"Its cells were run when this site was built, in {seconds:.1f} s of one core, without loading libraries. Download "
+        f"it as a {links} for Jupyter or VS Code, which show the last value of a cell."
     )
     parts = [title, introduction, note]
     for number, cell in enumerate(cells[1:], 2):

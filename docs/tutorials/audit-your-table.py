@@ -2,8 +2,8 @@
 # # Audit your own table
 #
 # What would an upload of rows like yours disclose, what would joining be worth, and which method keeps to a limit?
-# Nothing leaves this notebook. Put your own data frame (pandas or polars) instead of `table`; a path to a CSV or
-# Parquet file does as well.
+# Nothing leaves this notebook. Put your own data frame (pandas or polars) instead of `table`, its label instead of
+# `LABEL`, and its ranges, categories and classes below.
 
 # %%
 from sklearn.datasets import load_breast_cancer
@@ -118,7 +118,7 @@ plan = plan_study(parts, limit="epsilon at most 2")
 plan
 
 # %% [markdown]
-# Read the decision first: what is recommended, and whether joining is shown to pay.
+# In short:
 
 # %%
 print("Does joining pay?", plan.answer)

@@ -3,7 +3,7 @@
 #
 # Four hospitals that may not pool their patients train one model by **secure sums**, with one upload each. All roles
 # are played here in one notebook. In a real study each has a machine and a folder of its own, and only the study,
-# cards and signed files travel.
+# cards and signed files travel. Keys and noise are drawn afresh, so your figures differ from this page's.
 #
 # The patients are those of scikit-learn's diabetes table, divided among the hospitals at random: is a patient better
 # or worse after a year?
@@ -174,8 +174,7 @@ predictions = {
 predictions["south"]
 
 # %% [markdown]
-# Did joining pay? Keys and noise come from the system's entropy, so that every build of this page has other figures.
-# With so few new patients, many differences cannot be distinguished from chance, and mooring says so.
+# Did joining pay? With so few new patients, many differences cannot be distinguished from chance, and mooring says so.
 
 # %%
 for name, prediction in predictions.items():

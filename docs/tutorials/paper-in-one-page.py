@@ -157,9 +157,8 @@ for panel in (left, right):
 left.set_ylabel("digits linked, of ten look-alikes")
 
 # %% [markdown]
-# As in the paper, C-GDP and AA-I-GDP coincide, all three attacks of the paper fall towards chance (dotted) as noise
-# on the anchor grows, and OP is the strongest of them where the noise is large. But noise on the anchor does not stop
-# `moments`, and an attacker who matches directly links far more.
+# As in the paper, C-GDP and AA-I-GDP coincide, and much noise on the anchor brings the paper's three attacks towards
+# chance (dotted). But it does not stop `moments`, and an attacker who matches directly mostly links far more.
 #
 # ### Figure 3: rebuilt digits
 

@@ -5,7 +5,7 @@
 # which each hospital uploads sealed sums once. All answers together cost one ε, however many are asked.
 #
 # The patients are those of a breast-cancer trial (GBSG2), which comes with lifelines (`pip install lifelines`),
-# divided among four invented hospitals at random.
+# divided among four invented hospitals at random. Noise is drawn afresh, so your figures differ from this page's.
 
 # %%
 import numpy as np
@@ -69,7 +69,7 @@ text = draft_study(
     known=known,
     settings=DraftSettings(mechanism=asked),
 )
-(place / "trial.toml").write_text(text, encoding="utf-8")
+_ = (place / "trial.toml").write_text(text, encoding="utf-8")
 # %% [markdown]
 # Everybody joins, as in [the tutorial on one model](four-hospitals.md).
 
@@ -121,8 +121,9 @@ total = analyst.open_total(inbox)
 # %% [markdown]
 # ## Table 1
 #
-# Numbers of rows carry noise, too. Intervals of means and shares also include that other patients could have been
-# observed.
+# A number has its mean, standard deviation in parentheses and the interval of the mean; a word has its rows, their
+# percentage and its interval. Numbers of rows carry noise, too. Intervals of means and shares also include that other
+# patients could have been observed.
 
 # %%
 from mooring.mechanisms.sums.answers import (
@@ -138,7 +139,7 @@ table_1
 # ## Regression
 #
 # Formulas are those of R with main effects. How much older are patients with hormone treatment than those without,
-# before or after the menopause alike?
+# before or after the menopause alike? If the interval of the coefficient contains 0, the total does not tell.
 
 # %%
 regression = regress(total, "age ~ hormone + menopause")
@@ -148,12 +149,13 @@ regression
 # ## Survival
 #
 # These curves show survival without recurrence, with and without hormone treatment, with 95 % intervals as dashed
-# lines.
+# lines. Life tables suit intervals as wide as these, in which many patients are censored: the Kaplan-Meier estimate,
+# the default, counts them as observed to the end.
 
 # %%
 from mooring.report.answer_page import draw_answer
 
-survival = estimate_survival(total, by="hormone")
+survival = estimate_survival(total, by="hormone", estimator="life-table")
 draw_answer(survival)[0]
 
 # %%

@@ -194,5 +194,6 @@ sums = mooring.run_audit(
 sums
 
 # %% [markdown]
-# Without noise it recognises members, and at ε = 2 the guarantee holds against this attack as against any other.
+# Without noise it recognises members, and at ε = 2 the guarantee holds against this attack as against any other. With
+# so few rows, that noise also costs more accuracy than joining brings.
 # [Extend mooring](../extend.md) has new mechanisms and learners.

@@ -15,6 +15,7 @@ from mooring.audit.specification import NoiseUnit
 from mooring.audit.utility import References
 from mooring.errors import InputError
 from mooring.learners import Score
+from mooring.metrics import Figure
 from mooring.serialization import Count, Record, Rows, drop_empty_columns, render_html
 
 QUESTION = "Should rows like these be shared?"
@@ -277,7 +278,7 @@ def _list_point(result: PointResult, *, with_components: bool) -> tuple[str, ...
             "" if worst is None or worst[1].control is None else f"{worst[1].control:.2f}",
             "" if linked is None else f"{linked[1].value:.0%}",
             "",
-            "" if at_1 is None else f"{at_1[1].value:.0%}",
+            _write_rate(at_1, 0.01, n_decimals=0),
             "",
             "",
         ]
@@ -287,12 +288,20 @@ def _list_point(result: PointResult, *, with_components: bool) -> tuple[str, ...
         measured = [
             *[""] * 3,
             "" if worst is None else worst[1].with_interval(),
-            "" if at_1 is None else f"{at_1[1].value:.1%}",
-            "" if at_01 is None else f"{at_01[1].value:.1%}",
+            _write_rate(at_1, 0.01, n_decimals=1),
+            _write_rate(at_01, 0.001, n_decimals=1),
             "" if result.epsilon is None else f"{result.epsilon.measured.gaussian:.2g}",
         ]
     scores = ["" if score is None else str(score) for score in (result.deployed, result.noisy_test)]
     return (title, _UNKNOWN if worst is None else worst[0], *measured, *scores)
+
+
+def _write_rate(worst: tuple[str, Figure] | None, false_alarms: float, *, n_decimals: int) -> str:
+    """Return a true positive rate, with its rate of false alarms if rows are too few for the rate in the heading."""
+    if worst is None:
+        return ""
+    value, shown = f"{worst[1].value:.{n_decimals}%}", worst[1].chance or 0.0
+    return f"{value} (at {shown:.1%})" if shown > 1.05 * false_alarms else value
 
 
 def _value(result: PointResult) -> float:
