@@ -289,7 +289,7 @@ def render(lines: Sequence[Line], machine: str) -> str:
         "What SACRO-ML's attacks (sacroml 2.0.1) find in the models that `mooring deliver` may send, beside mooring's own "
         "[membership inference](audit.md#the-model). All figures are lower bounds.",
         "",
-        "**Attacks of SACRO-ML above mooring's figure** by more than its interval, net of their control. By the rate at 1 % "
+        "**Attacks of SACRO-ML above mooring's interval**, less their control's excess over chance. By the rate at 1 % "
         f"false positives: {name_exceeded(lines, 'rate')}. By the area under the curve: {name_exceeded(lines, 'auc')}.",
         "",
         "Of a model, SACRO-ML's attacks see predictions only. mooring's `register` solves the equations that training "

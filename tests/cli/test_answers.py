@@ -76,6 +76,11 @@ def ask(folder: Path, *words: Any) -> dict[str, Any]:
         return record_of(*words)
 
 
+def test_shares_may_be_at_a_url(folder: Path) -> None:
+    here, there = (ask(folder, "describe", "--shares", place) for place in ("inbox", (folder / "inbox").as_uri()))
+    assert Description.from_dict(here) == Description.from_dict(there)
+
+
 def test_a_table_a_regression_and_survival_curves_come_from_one_total(folder: Path) -> None:
     table = Description.from_dict(ask(folder, "describe", "--by", "arm"))
     assert table.source.rows == pytest.approx(2 * N, abs=150)

@@ -26,7 +26,9 @@ class TotalOptions:
 
     study: execution.StudyPath = execution.DEFAULT_STUDY
     folder: execution.WorkFolder = execution.DEFAULT_FOLDER
-    shares: Annotated[Path, typer.Option("--shares", help="Folder of the combiners' *.share files.")] = Path("inbox")
+    shares: Annotated[str, typer.Option("--shares", help="Folder of the combiners' *.share files, or its URL.")] = (
+        "inbox"
+    )
 
     def open(self) -> PairwiseTotal:
         """Open the total of the study from the combiners' shares."""
