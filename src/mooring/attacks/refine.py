@@ -99,10 +99,10 @@ def _list_known_arrays(view: CollusionView) -> tuple[Array | None, ...]:
     return *view.labels, view.anchor, *known
 
 
-def _are_equal(one: Array | None, other: Array | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return one is other or np.array_equal(to_numpy(one), to_numpy(other))
+def _are_equal(known: Array | None, other: Array | None) -> bool:
+    if known is None or other is None:
+        return known is other
+    return known is other or np.array_equal(to_numpy(known), to_numpy(other))
 
 
 _refined: WeakKeyDictionary[Upload, _Together] = WeakKeyDictionary()

@@ -111,7 +111,7 @@ def collect_records(folder: Path, study: Study | None = None, *, examples: bool 
     records = StudyRecords(**present, answers=answers)
     check, share = records.check, records.share
     if share is not None and share.epsilon is not None:
-        share = _with_todays_epsilon(share, folder)
+        share = _with_current_epsilon(share, folder)
     if check is not None and share is not None and share.rows_digest != check.rows_digest:
         return replace(records, check=None, share=share, checked_other_rows=True)
     if check is not None and check.self_attack is not None and not examples:
@@ -119,7 +119,7 @@ def collect_records(folder: Path, study: Study | None = None, *, examples: bool 
     return replace(records, check=check, share=share)
 
 
-def _with_todays_epsilon(share: ShareResult, folder: Path) -> ShareResult:
+def _with_current_epsilon(share: ShareResult, folder: Path) -> ShareResult:
     """Return the record with the ε that the vault has spent by now, which is not known outside the vault."""
     vault = folder.absolute().parent.parent
     spent = Ledger(vault).spent_epsilon() - (share.epsilon or 0.0) if has_vault(vault) else None
